@@ -1,0 +1,25 @@
+#include <utility>
+
+#include "kernels/device.h"
+
+namespace dmuon::kernels {
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  if (this != &other) {
+    if (device_ != nullptr) {
+      device_->Free(data_, bytes_);
+    }
+    device_ = std::exchange(other.device_, nullptr);
+    data_ = std::exchange(other.data_, nullptr);
+    bytes_ = std::exchange(other.bytes_, 0);
+  }
+  return *this;
+}
+
+Buffer::~Buffer() {
+  if (device_ != nullptr) {
+    device_->Free(data_, bytes_);
+  }
+}
+
+}  // namespace dmuon::kernels

@@ -1,0 +1,258 @@
+#include "kernels/cpu/muon_step.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/newton_schulz.h"
+#include "kernels/half_types.h"
+#include "kernels/step_factors.h"
+
+namespace dmuon::kernels {
+namespace {
+
+constexpr int64_t kPartBytes = 256LL << 20;
+constexpr int64_t kTransposeTile = 32;
+
+float LoadMomentum(const float* momentum, int64_t i) { return momentum[i]; }
+float LoadMomentum(const uint16_t* momentum, int64_t i) { return FloatFromBFloat16(momentum[i]); }
+
+// Stores and returns the value as stored: what the next step will read.
+float StoreMomentum(float* momentum, int64_t i, float value) { return momentum[i] = value; }
+float StoreMomentum(uint16_t* momentum, int64_t i, float value) {
+  momentum[i] = BFloat16FromFloat(value);
+  return FloatFromBFloat16(momentum[i]);
+}
+
+// Elements per item of the row-wise passes, about.
+constexpr int64_t kItemElements = 16384;
+
+int64_t RowsPerItem(int64_t cols) {
+  return std::max<int64_t>(1, kItemElements / cols / kTransposeTile) * kTransposeTile;
+}
+
+int64_t ItemsOf(int64_t rows, int64_t cols) {
+  const int64_t per_item = RowsPerItem(cols);
+  return (rows + per_item - 1) / per_item;
+}
+
+// Calls body(row, first_col, values, count) over rows [begin, end) of the rows x cols matrix whose
+// transpose is `data`, in square tiles, so that both sides are read along their rows.
+template <typename Body>
+void ForTransposedTiles(const float* data, int64_t rows, int64_t cols, int64_t begin, int64_t end,
+                        Body body) {
+  float tile[kTransposeTile][kTransposeTile];
+  for (int64_t row = begin; row < end; row += kTransposeTile) {
+    const int64_t height = std::min(kTransposeTile, end - row);
+    for (int64_t col = 0; col < cols; col += kTransposeTile) {
+      const int64_t width = std::min(kTransposeTile, cols - col);
+      for (int64_t j = 0; j < width; ++j) {
+        for (int64_t i = 0; i < height; ++i) {
+          tile[i][j] = data[(col + j) * rows + row + i];
+        }
+      }
+      for (int64_t i = 0; i < height; ++i) {
+        body(row + i, col, tile[i], width);
+      }
+    }
+  }
+}
+
+// A part of a batch on its way through one step.
+class MuonPart {
+ public:
+  MuonPart(ThreadPool& pool, Workspace& workspace, const MuonOptions& options,
+           const MuonFactors& factors, int64_t rows, int64_t cols)
+      : pool_(pool),
+        workspace_(workspace),
+        options_(options),
+        factors_(factors),
+        storage_(StorageRoundingOf(options.newton_schulz)),
+        rows_(rows),
+        cols_(cols),
+        m_(std::min(rows, cols)),
+        n_(std::max(rows, cols)) {}
+
+  int64_t BytesPerMatrix() const;
+  int64_t FixedBytes() const;
+  void Run(std::span<const MuonMatrix> part, std::span<bool> finite);
+
+ private:
+  bool transposed() const { return rows_ > cols_; }
+  int64_t blocks() const { return NormBlocks(rows_ * cols_); }
+  int64_t items() const { return ItemsOf(m_, n_) + ItemsOf(rows_, cols_); }
+
+  // u and momentum' of all matrices, and the squared sums of u's blocks.
+  void ApplyMomentum(std::span<const MuonMatrix> part, float* u, double* sums, uint8_t* bad);
+  // X of all matrices: u over its norm, transposed if it is higher than wide, rounded.
+  void NormalizeAll(const float* u, const double* sums, int64_t count, float* x, uint8_t* bad);
+  void NormalizeRows(const NormalizeFactors& factors, const float* u, int64_t begin, int64_t end,
+                     float* x) const;
+  void UpdateAll(std::span<const MuonMatrix> part, const float* o, uint8_t* bad);
+  // p' of rows [begin, end). Returns whether it is finite.
+  bool UpdateRows(const MuonMatrix& matrix, const float* o, int64_t begin, int64_t end) const;
+
+  ThreadPool& pool_;
+  Workspace& workspace_;
+  const MuonOptions& options_;
+  const MuonFactors& factors_;
+  StorageRounding storage_;
+  int64_t rows_;
+  int64_t cols_;
+  int64_t m_;
+  int64_t n_;
+};
+
+// u = gradient * g' + momentum * m' (nesterov) or m', from m' as it is stored. Returns whether m'
+// is finite.
+template <typename Momentum>
+bool MomentumBlock(const MuonFactors& f, bool nesterov, const MuonMatrix& matrix, int64_t begin,
+                   int64_t end, float* u) {
+  const auto* momentum = static_cast<const Momentum*>(matrix.momentum);
+  auto* new_momentum = static_cast<Momentum*>(matrix.new_momentum);
+  uint32_t not_finite = 0;
+  for (int64_t i = begin; i < end; ++i) {
+    const float g = f.gradient * (f.gradient_factor * matrix.gradient[i]);
+    const float sum = f.momentum * LoadMomentum(momentum, i) + g;
+    const float m = StoreMomentum(new_momentum, i, sum);
+    u[i] = nesterov ? g + f.momentum * m : m;
+    not_finite |= NotFinite(m);
+  }
+  return not_finite == 0;
+}
+
+void MuonPart::ApplyMomentum(std::span<const MuonMatrix> part, float* u, double* sums,
+                             uint8_t* bad) {
+  const int64_t elements = rows_ * cols_;
+  pool_.ParallelFor(std::ssize(part) * blocks(), [&](int64_t index, int) {
+    const int64_t matrix = index / blocks();
+    const int64_t begin = index % blocks() * kNormBlock;
+    const int64_t end = std::min(begin + kNormBlock, elements);
+    float* matrix_u = u + matrix * elements;
+    const auto run = options_.momentum_type == ElementType::kBFloat16 ? MomentumBlock<uint16_t>
+                                                                      : MomentumBlock<float>;
+    bad[index] = !run(factors_, options_.nesterov, part[matrix], begin, end, matrix_u);
+    sums[index] = SquaredSum(matrix_u + begin, end - begin);
+  });
+}
+
+void MuonPart::NormalizeRows(const NormalizeFactors& factors, const float* u, int64_t begin,
+                             int64_t end, float* x) const {
+  const auto normalize = [&](int64_t row, int64_t col, const float* from, int64_t count) {
+    float* to = x + row * n_ + col;
+    for (int64_t j = 0; j < count; ++j) {
+      to[j] = from[j] * factors.prescale / factors.divisor;
+    }
+    RoundAll(storage_.x, to, count);
+  };
+  if (transposed()) {
+    ForTransposedTiles(u, m_, n_, begin, end, normalize);
+    return;
+  }
+  for (int64_t row = begin; row < end; ++row) {
+    normalize(row, 0, u + row * n_, n_);
+  }
+}
+
+void MuonPart::NormalizeAll(const float* u, const double* sums, int64_t count, float* x,
+                            uint8_t* bad) {
+  const int64_t items = ItemsOf(m_, n_);
+  const int64_t per_item = RowsPerItem(n_);
+  pool_.ParallelFor(count * items, [&](int64_t index, int) {
+    const int64_t matrix = index / items;
+    double squared_sum = 0.0;
+    for (int64_t block = 0; block < blocks(); ++block) {
+      squared_sum += sums[matrix * blocks() + block];
+    }
+    bad[index] = !std::isfinite(squared_sum);
+    const int64_t begin = index % items * per_item;
+    NormalizeRows(NormalizeFactorsOf(options_.newton_schulz, squared_sum), u + matrix * m_ * n_,
+                  begin, std::min(begin + per_item, m_), x + matrix * m_ * n_);
+  });
+}
+
+bool MuonPart::UpdateRows(const MuonMatrix& matrix, const float* o, int64_t begin,
+                          int64_t end) const {
+  uint32_t not_finite = 0;
+  const auto update = [&](int64_t row, int64_t col, const float* direction, int64_t count) {
+    const float* from = matrix.master + row * cols_ + col;
+    float* to = matrix.new_master + row * cols_ + col;
+    for (int64_t j = 0; j < count; ++j) {
+      to[j] = factors_.decay * from[j] - factors_.step * direction[j];
+      not_finite |= NotFinite(to[j]);
+    }
+  };
+  if (transposed()) {
+    ForTransposedTiles(o, rows_, cols_, begin, end, update);
+  } else {
+    for (int64_t row = begin; row < end; ++row) {
+      update(row, 0, o + row * cols_, cols_);
+    }
+  }
+  return not_finite == 0;
+}
+
+void MuonPart::UpdateAll(std::span<const MuonMatrix> part, const float* o, uint8_t* bad) {
+  const int64_t items = ItemsOf(rows_, cols_);
+  const int64_t per_item = RowsPerItem(cols_);
+  pool_.ParallelFor(std::ssize(part) * items, [&](int64_t index, int) {
+    const int64_t matrix = index / items;
+    const int64_t begin = index % items * per_item;
+    bad[index] = !UpdateRows(part[matrix], o + matrix * rows_ * cols_, begin,
+                             std::min(begin + per_item, rows_));
+  });
+}
+
+// Everything is a sum of what BytesPerMatrix counts per matrix and FixedBytes once.
+int64_t MuonPart::BytesPerMatrix() const {
+  const auto floats = static_cast<int64_t>(m_ * n_ * sizeof(float));
+  const auto sums = static_cast<int64_t>(blocks() * sizeof(double));
+  return Workspace::RoundUp(floats) + Workspace::RoundUp(sums) +
+         Workspace::RoundUp(blocks() + items()) +
+         NewtonSchulzBytesPerMatrix(options_.newton_schulz, m_, n_);
+}
+
+int64_t MuonPart::FixedBytes() const { return pool_.threads() * NewtonSchulzBytesPerThread(); }
+
+void MuonPart::Run(std::span<const MuonMatrix> part, std::span<bool> finite) {
+  const int64_t count = std::ssize(part);
+  auto* x = workspace_.Take<float>(count * m_ * n_);
+  auto* sums = workspace_.Take<double>(count * blocks());
+  auto* bad = workspace_.Take<uint8_t>(count * (blocks() + items()));
+  NewtonSchulz iteration(pool_, workspace_, options_.newton_schulz, storage_, m_, n_, count);
+
+  uint8_t* bad_momentum = bad;
+  uint8_t* bad_norm = bad_momentum + count * blocks();
+  uint8_t* bad_master = bad_norm + count * ItemsOf(m_, n_);
+  float* u = iteration.spare();
+  ApplyMomentum(part, u, sums, bad_momentum);
+  NormalizeAll(u, sums, count, x, bad_norm);
+  const float* o = iteration.Run(x);
+  UpdateAll(part, o, bad_master);
+
+  const auto any_bad = [](const uint8_t* flags, int64_t size, int64_t i) {
+    return std::any_of(flags + i * size, flags + (i + 1) * size, [](uint8_t f) { return f != 0; });
+  };
+  for (int64_t i = 0; i < count; ++i) {
+    finite[i] = !any_bad(bad_momentum, blocks(), i) && !any_bad(bad_norm, ItemsOf(m_, n_), i) &&
+                !any_bad(bad_master, ItemsOf(rows_, cols_), i);
+  }
+}
+
+}  // namespace
+
+void CpuMuonStep::Run(const MuonOptions& options, const MuonValues& values, int64_t rows,
+                      int64_t cols, std::span<const MuonMatrix> batch, std::span<bool> finite) {
+  const MuonFactors factors = MuonFactorsOf(options, values, rows, cols);
+  MuonPart step(pool_, workspace_, options, factors, rows, cols);
+  const int64_t count = std::ssize(batch);
+  const int64_t part =
+      std::clamp<int64_t>(kPartBytes / step.BytesPerMatrix(), 1, std::max<int64_t>(count, 1));
+  for (int64_t begin = 0; begin < count; begin += part) {
+    const int64_t size = std::min(part, count - begin);
+    workspace_.Reset(size * step.BytesPerMatrix() + step.FixedBytes());
+    step.Run(batch.subspan(begin, size), finite.subspan(begin, size));
+  }
+}
+
+}  // namespace dmuon::kernels
