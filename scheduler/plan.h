@@ -23,6 +23,7 @@ struct PlanOptions {
 // What one owner updates as a whole: a matrix of a Muon parameter or a block of an AdamW parameter.
 struct Piece {
   uint32_t parameter = 0;  // index in the spec's canonical order
+  uint32_t group = 0;      // index into the spec's groups: pieces of one group share step values
   StridedMatrix geometry;
   std::vector<uint32_t> owners;  // length one; a team that shares one matrix will be longer
   // Numerics of a Muon piece, fixed here for every owner and every batch.
@@ -61,7 +62,8 @@ std::string PlanHash(const Plan& plan);
 std::string SerializePlan(const Plan& plan);
 Plan ParsePlan(const std::string& bytes);
 
-// Matrices that a plan's equal-shape, equal-numerics pieces on one owner form: one NS call each.
+// The Muon pieces of one owner, equal in shape, numerics and group within a batch: one NS call
+// each. Batches and their pieces are in plan order.
 std::vector<std::vector<uint32_t>> BatchesOf(const Plan& plan, uint32_t owner);
 
 // Kernel options of a Muon parameter's matrix: the spec's settings, `auto` resolved by the shipped
