@@ -76,6 +76,7 @@ class OwnedState {
 
   Slot& SlotOf(uint32_t piece) { return slots_[slot_of_[piece]]; }
   const Slot& SlotOf(uint32_t piece) const { return slots_[slot_of_[piece]]; }
+  void AllocateSlot(uint32_t piece);
   int64_t BytesOf(uint32_t piece, StateTensor tensor) const;
   std::byte* ActiveTensor(uint32_t piece, StateTensor tensor) const;
   void MarkUpdated(uint32_t piece);

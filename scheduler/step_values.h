@@ -17,11 +17,11 @@ namespace dmuon::scheduler {
 // What a step says about one group; what it leaves open keeps the spec's value.
 struct GroupOverrides {
   std::string group;
-  std::optional<double> lr;
-  std::optional<double> weight_decay;
-  std::optional<double> momentum;
-  std::optional<double> beta1;
-  std::optional<double> beta2;
+  std::optional<double> lr = std::nullopt;
+  std::optional<double> weight_decay = std::nullopt;
+  std::optional<double> momentum = std::nullopt;
+  std::optional<double> beta1 = std::nullopt;
+  std::optional<double> beta2 = std::nullopt;
 };
 
 class StepValues {
