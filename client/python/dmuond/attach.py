@@ -8,6 +8,7 @@ import logging
 from dmuond import control, errors
 from dmuond._generated import control_pb2
 from dmuond.bucket import Bucket
+from dmuond.channels import mpi_channel
 from dmuond.channels.grpc_channel import GrpcChannel
 
 _log = logging.getLogger("dmuond")
@@ -33,15 +34,23 @@ def attach(address: str, opening, request, parameters, connect_seconds: float):
 
     `opening` and `request` are the OpenSession and Attach requests without what is learnt here.
     """
-    if request.channel == control_pb2.CHANNEL_MPI:
-        from dmuond.channels import mpi_channel  # mpi4py starts MPI when it is imported
-        request.mpi_rank = mpi_channel.data_communicator().rank
+    request.mpi_rank = _mpi_rank(request.channel)
     connection = control.Connection(address, connect_seconds)
     try:
         return connection, _attach(connection, opening, request, parameters)
     except BaseException:
         connection.close()
         raise
+
+
+def _mpi_rank(channel: int) -> int:
+    """This process's rank in the owners' MPI job, -1 when it need not or cannot use channel mpi."""
+    if channel == control_pb2.CHANNEL_MPI:
+        return mpi_channel.data_communicator().rank
+    if channel == control_pb2.CHANNEL_AUTO and mpi_channel.running_in_job():
+        communicator = mpi_channel.join_job()
+        return -1 if communicator is None else communicator.rank
+    return -1
 
 
 def _attach(connection, opening, request, parameters) -> Attachment:
@@ -85,8 +94,7 @@ def _make_channel(channel: int, connection, lease, session: int, trainer: int):
     if channel == control_pb2.CHANNEL_GRPC:
         return GrpcChannel(connection, session, trainer)
     if channel == control_pb2.CHANNEL_MPI:
-        from dmuond.channels.mpi_channel import MpiChannel
-        return MpiChannel(session, lease, control.TRANSFER_SECONDS)
+        return mpi_channel.MpiChannel(session, lease, control.TRANSFER_SECONDS)
     raise errors.ProtocolError(
         f"the daemon chose channel {channel}, which this client does not have: "
         "ask for one with channel=")

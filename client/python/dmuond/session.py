@@ -187,15 +187,26 @@ class Session:
                 self._send(bucket, message.KIND_GRADIENT, True, generation)
         self._drain_sends()
         absent = [p.index for name, p in self._parameters.items() if name not in self._pushed]
-        ids = {"session": self._attachment.session, "trainer": self._attachment.trainer,
-               "generation": generation}
-        self._connection.call(self._connection.control.SealStep,
-                              control_pb2.SealStepRequest(absent=absent, **ids), f"seal of {what}")
+        self._connection.call(
+            self._connection.control.SealStep,
+            control_pb2.SealStepRequest(absent=absent, **self._ids(generation)), f"seal of {what}")
+        return self._finish_step()
+
+    def _ids(self, generation: int) -> dict[str, int]:
+        return {"session": self._attachment.session, "trainer": self._attachment.trainer,
+                "generation": generation}
+
+    def _finish_step(self) -> StepReport:
+        """Waits for the step's end and takes what was published. Raises StepAborted."""
+        generation = self._generation
         report = report_from(self._connection.wait(
-            self._connection.control.WaitStep, control_pb2.WaitStepRequest(**ids), what,
+            self._connection.control.WaitStep,
+            control_pb2.WaitStepRequest(**self._ids(generation)), f"step {self.next_step}",
             self._lease))
         self._generation = None
         self.next_step = report.next_step
+        concurrent.futures.wait(self._sending.values())
+        self._sending.clear()
         if report.committed:
             self._receive(generation)
         if report.outcome == "aborted":
@@ -276,10 +287,18 @@ class Session:
         self._sending[bucket.number] = self._senders.submit(self._channel.send, bucket, data)
 
     def _finish_send(self, bucket) -> None:
-        """Waits until the bucket's buffer is free; raises what its send raised."""
+        """Waits until the bucket's buffer is free; raises what its send raised, or StepAborted."""
         future = self._sending.pop(bucket.number, None)
-        if future is not None:
+        if future is None:
+            return
+        try:
             future.result()
+        except errors.SessionFailed:
+            if self._generation is None:
+                raise
+            # The step may have ended without us: then its report says why, else this raises.
+            self._finish_step()
+            raise
 
     def _drain_sends(self) -> None:
         for bucket in self._buckets:

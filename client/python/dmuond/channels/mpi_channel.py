@@ -2,7 +2,7 @@
 
 Trainers and owners are programs of one MPMD job. Before anything else, each rank of MPI_COMM_WORLD
 exchanges a hello with each other rank; then all create the data communicator together. That happens
-once in the life of a process, at its first session on this channel.
+once in the life of a process: at its first session on this channel, or when it calls join_job.
 """
 
 from __future__ import annotations
@@ -71,18 +71,26 @@ def _wait(done, what, seconds: float, check=lambda: None) -> None:
         pause = min(pause + 2e-5, 1e-3)
 
 
+def running_in_job() -> bool:
+    """Whether the program has started MPI, in a job of several ranks. Does not start it."""
+    module = sys.modules.get("mpi4py.MPI")
+    return (module is not None and module.Is_initialized() and not module.Is_finalized()
+            and module.COMM_WORLD.size > 1)
+
+
 # MPI_COMM_WORLD exists once in a process, and so does the communicator that all its ranks create
 # from it: every session of the process shares this one.
 @functools.lru_cache(maxsize=None)
-def data_communicator(seconds: float = HELLO_SECONDS):
-    """Exchanges hellos with all ranks and creates the communicator; raises Error naming ranks."""
+def join_job(seconds: float = HELLO_SECONDS):
+    """Exchanges hellos with all ranks of the MPI job; the first call does, later ones return.
+
+    Returns the data communicator, or None when no rank is a dmuond owner. Every rank of a job with
+    dmuond in it must come here, also one that uses another channel: dmuond waits for it. Raises
+    Error, naming the ranks that stayed silent for `seconds`.
+    """
     MPI = load_mpi()
     world = MPI.COMM_WORLD
     others = [rank for rank in range(world.size) if rank != world.rank]
-    if not others:
-        raise errors.Error(
-            "channel mpi: this process is alone in its MPI job: start trainers and dmuond with one "
-            "mpirun (mpirun -np 2 dmuond : -np 2 python3 train.py), or use another channel")
     mine = _hello(ROLE_TRAINER)
     theirs = {rank: np.zeros(_HELLO.size, np.uint8) for rank in others}
     receives = {rank: world.Irecv([theirs[rank], MPI.BYTE], rank, HELLO_TAG) for rank in others}
@@ -92,13 +100,24 @@ def data_communicator(seconds: float = HELLO_SECONDS):
         ranks = [str(rank) for rank in others if not receives[rank].Test()]
         return (f"channel mpi: no hello from rank(s) {', '.join(ranks) or 'none'} of the MPI job "
                 f"within {seconds:g} s: every program of the job must be dmuond or a trainer that "
-                "opens a session on channel mpi")
+                "opens a session on channel mpi or calls dmuond.join_mpi_job()")
 
     # Test every request each time: MPI makes progress inside these calls only.
     _wait(lambda: all([request.Test() for request in (*receives.values(), *sends)]), silent, seconds)
-    _check_hellos(theirs)
+    if not _has_owner(theirs):
+        return None
     communicator = world.Create_group(world.Get_group(), CREATE_TAG)
     atexit.register(_end_job_after_exception, communicator)
+    return communicator
+
+
+def data_communicator():
+    """The communicator that bucket messages travel on. Raises Error when there are no owners."""
+    communicator = join_job()
+    if communicator is None:
+        raise errors.Error(
+            "channel mpi: no rank of this MPI job is a dmuond owner: start both in one mpirun "
+            "(mpirun -np 2 dmuond : -np 2 python3 train.py), or use another channel")
     return communicator
 
 
@@ -110,19 +129,16 @@ def _end_job_after_exception(communicator) -> None:
         communicator.Abort(1)
 
 
-def _check_hellos(theirs) -> None:
-    roles = []
+def _has_owner(theirs) -> bool:
+    roles = set()
     for rank, data in theirs.items():
         magic, version, role, _, _, _ = _HELLO.unpack(data.tobytes())
         if magic != _MAGIC or version != _VERSION:
             raise errors.ProtocolError(
                 f"channel mpi: rank {rank} answered with magic {magic:#x}, version {version} "
                 f"instead of {_MAGIC:#x}, {_VERSION}: it is another program, or of another version")
-        roles.append(role)
-    if ROLE_OWNER not in roles:
-        raise errors.Error(
-            "channel mpi: no rank of this MPI job is a dmuond owner: start both in one mpirun "
-            "(mpirun -np 2 dmuond : -np 2 python3 train.py), or use another channel")
+        roles.add(role)
+    return ROLE_OWNER in roles
 
 
 class MpiChannel:
