@@ -71,15 +71,55 @@ double UsefulFlops(int64_t rows, int64_t cols, const NewtonSchulzOptions& option
   return iterations * (3.0 * m * m * n + m * m * m);
 }
 
-// Measurements behind both rules: kernels/README.md.
-Form DefaultForm(int64_t rows, int64_t cols, ElementType) {
+// The rules are shapes of the measurements in kernels/README.md: Gram where it is clearly cheaper.
+// bf16 means the mixed form there, whose products of squares run at fp32 speed.
+Form DefaultForm(int64_t rows, int64_t cols, ElementType precision) {
+  constexpr int64_t kSmallest = 64;  // below, calls cost more than arithmetic
   const int64_t m = std::min(rows, cols);
   const int64_t n = std::max(rows, cols);
-  return m >= 32 && n >= 2 * m ? Form::kGram : Form::kDirect;
+  int64_t halves = 0;  // Gram from n / m = halves / 2
+  switch (precision) {
+    case ElementType::kFloat32:
+      halves = 3;
+      break;
+    case ElementType::kBFloat16:
+      halves = 5;
+      break;
+    case ElementType::kFloat16:
+      halves = 4;
+      break;
+  }
+  return m >= kSmallest && 2 * n >= halves * m ? Form::kGram : Form::kDirect;
 }
 
-std::vector<int> DefaultRestart(int64_t, int64_t, ElementType, const Coefficients& coefficients) {
-  return coefficients.size() > 2 ? std::vector<int>{2} : std::vector<int>{};
+// Small eigenvalues of R, rounding errors among them, grow by a^2 per iteration; a restart makes R
+// exact again. So a segment ends before its growth passes what the storage of R can bear.
+std::vector<int> DefaultRestart(int64_t, int64_t, ElementType precision,
+                                const Coefficients& coefficients) {
+  double limit = 0.0;
+  switch (precision) {
+    case ElementType::kFloat32:
+      limit = 2e3;
+      break;
+    case ElementType::kBFloat16:  // R is fp32, and each restart rounds X to bf16 again
+      limit = 1e6;
+      break;
+    case ElementType::kFloat16:
+      limit = 1e3;
+      break;
+  }
+  std::vector<int> restart;
+  double growth = 1.0;
+  for (int i = 0; i < static_cast<int>(coefficients.size()); ++i) {
+    const double a = coefficients[i][0];
+    const double factor = std::max(1.0, a * a);
+    if (growth > 1.0 && growth * factor > limit) {
+      restart.push_back(i);
+      growth = 1.0;
+    }
+    growth *= factor;
+  }
+  return restart;
 }
 
 }  // namespace dmuon::kernels
