@@ -42,8 +42,7 @@ def run(optimizer, options):
     when this returns.
     """
     options.out.mkdir(parents=True, exist_ok=True)
-    # Short, because a Unix socket's path has at most 107 bytes.
-    scratch = pathlib.Path(tempfile.mkdtemp(prefix="dmuon-", dir="/tmp"))
+    scratch = _scratch_folder()
     try:
         with _Processes(options.out, _environment(options, scratch)) as processes:
             if optimizer == "adamw":
@@ -54,6 +53,12 @@ def run(optimizer, options):
                 _run_beside_owners(processes, options, scratch)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _scratch_folder():
+    """A new folder for sockets and MPI's files; its path leaves room for a socket's 107 bytes."""
+    parent = tempfile.gettempdir()
+    return pathlib.Path(tempfile.mkdtemp(prefix="dmuon-", dir=parent if len(parent) < 60 else "/tmp"))
 
 
 def _run_adamw(processes, options, scratch):

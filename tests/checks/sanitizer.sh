@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Builds a sanitizer preset and runs the unit and session tests in it. Usage: sanitizer.sh asan|tsan
+# The suppressions beside this file name libraries that are not ours only.
+set -euo pipefail
+preset=$1
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cd "$here/../.."
+export ASAN_OPTIONS=abort_on_error=0:halt_on_error=1:detect_leaks=1
+export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
+export LSAN_OPTIONS=suppressions=$here/lsan.supp:print_suppressions=0
+export TSAN_OPTIONS=suppressions=$here/tsan.supp:halt_on_error=1:second_deadlock_stack=1:history_size=7
+cmake --preset "$preset"
+cmake --build --preset "$preset"
+ctest --preset "$preset" --no-tests=error --label-regex '^(unit|mpi)$' --label-exclude full
