@@ -13,6 +13,8 @@
 
 namespace dmuon {
 
+class MappedFile;
+
 struct TensorInfo {
   DType dtype = DType::kFloat32;
   std::vector<int64_t> shape;
@@ -31,15 +33,14 @@ class SafetensorsFile {
 
   const std::map<std::string, TensorInfo>& tensors() const { return tensors_; }
   bool contains(const std::string& name) const { return tensors_.count(name) != 0; }
-  // Valid as long as the file object. Throws if there is no such tensor.
+  // Valid as long as the file object; not necessarily aligned. Throws if there is no such tensor.
   std::span<const std::byte> data(const std::string& name) const;
 
  private:
   std::string path_;
   std::map<std::string, TensorInfo> tensors_;
-  const std::byte* mapping_ = nullptr;
-  size_t mapping_bytes_ = 0;
-  size_t data_begin_ = 0;
+  std::unique_ptr<const MappedFile> file_;
+  std::span<const std::byte> data_;  // the file's data section
 };
 
 // A tensor to be written; does not own its bytes.
