@@ -11,7 +11,7 @@
 namespace dmuon::kernels {
 namespace {
 
-constexpr int64_t kPartBytes = 256LL << 20;
+constexpr int64_t kPartBytes = 64LL << 20;
 constexpr int64_t kTransposeTile = 32;
 
 float LoadMomentum(const float* momentum, int64_t i) { return momentum[i]; }

@@ -1,0 +1,127 @@
+// What only the CPU backend promises.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <new>
+
+#include "kernels/cpu/cpu_features.h"
+#include "kernels/cpu/tiled_product.h"
+#include "kernels/device.h"
+#include "tests/kernels/backends.h"
+#include "tests/kernels/inputs.h"
+
+namespace dmuon::kernels::testing {
+namespace {
+
+TEST(CpuDevice, DescribesItself) {
+  EXPECT_NE(MakeCpuDevice({1})->Describe().find("cpu (1 thread, "), std::string::npos);
+  EXPECT_NE(MakeCpuDevice({3})->Describe().find("cpu (3 threads, "), std::string::npos);
+  const bool emulated = MakeCpuDevice({1})->Describe().find("bf16 emulated") != std::string::npos;
+  EXPECT_EQ(emulated, !HasNativeBFloat16());
+}
+
+TEST(CpuDevice, AutoPrecisionIsWhatTheProcessorHas) {
+  EXPECT_EQ(MakeCpuDevice({1})->AutoPrecision(),
+            HasNativeBFloat16() ? ElementType::kBFloat16 : ElementType::kFloat32);
+}
+
+TEST(CpuDevice, ZeroThreadsMeansAllCores) {
+  const std::string all = std::to_string(AvailableCores()) + " thread";
+  EXPECT_NE(MakeCpuDevice({0})->Describe().find("cpu (" + all), std::string::npos);
+  EXPECT_THROW(MakeCpuDevice({-1}), std::invalid_argument);
+}
+
+TEST(CpuDevice, RefusesFloat16WithAReason) {
+  const auto device = MakeCpuDevice({1});
+  std::string why;
+  EXPECT_FALSE(device->Supports(ElementType::kFloat16, &why));
+  EXPECT_NE(why.find("fp16"), std::string::npos);
+  EXPECT_NE(why.find("bf16 or fp32"), std::string::npos);
+  MuonOptions options;
+  options.newton_schulz = PlainOptions(PolarExpress());
+  options.newton_schulz.precision = ElementType::kFloat16;
+  EXPECT_THROW(device->MuonStep(options, {}, 2, 2, {}, {}), std::invalid_argument);
+}
+
+#if !defined(DMUON_TEST_HAVE_CUDA)
+TEST(CudaDevice, SaysHowToGetIt) {
+  try {
+    MakeCudaDevice(1);
+    FAIL() << "a build without CUDA made a CUDA device";
+  } catch (const std::runtime_error& error) {
+    const std::string what = error.what();
+    EXPECT_NE(what.find("cuda:1"), std::string::npos);
+    EXPECT_NE(what.find("no CUDA backend"), std::string::npos);
+    EXPECT_NE(what.find("DMUON_CUDA=ON"), std::string::npos);
+  }
+}
+#endif
+
+TEST(TiledProduct, TriangleTilesAreEachOnce) {
+  for (int64_t side = 1; side < 20; ++side) {
+    std::vector<int> seen(side * side);
+    for (int64_t i = 0; i < TriangleCount(side); ++i) {
+      const TileIndex tile = TriangleTile(i);
+      ASSERT_LE(tile.col, tile.row);
+      ASSERT_LT(tile.row, side);
+      ++seen[tile.row * side + tile.col];
+    }
+    for (int64_t row = 0; row < side; ++row) {
+      for (int64_t col = 0; col < side; ++col) {
+        EXPECT_EQ(seen[row * side + col], col <= row ? 1 : 0);
+      }
+    }
+  }
+  static_assert(TilesAlong(1) == 1 && TilesAlong(kTile) == 1 && TilesAlong(kTile + 1) == 2);
+}
+
+// Symmetric and general products with all options, against loops.
+TEST(TiledProduct, AgreesWithLoops) {
+  ThreadPool pool(2);
+  std::vector<float> tiles(2 * kTile * kTile);
+  const int64_t m = kTile + 7;
+  const int64_t k = 19;
+  const int64_t count = 2;
+  const Matrix a = MakeInput(InputClass::kGaussian, count * m, k, 1);
+  const Matrix addend = MakeInput(InputClass::kGaussian, count * m, m, 2);
+  std::vector<float> left = ToFloats(a);
+  std::vector<float> added = ToFloats(addend);
+  for (int64_t i = 0; i < m; ++i) {  // symmetric, as the contract asks
+    for (int64_t j = 0; j < i; ++j) {
+      added[j * m + i] = added[i * m + j];
+      added[m * m + j * m + i] = added[m * m + i * m + j];
+    }
+  }
+  for (const bool symmetric : {false, true}) {
+    std::vector<float> out(count * m * m);
+    TiledProduct product;
+    product.rows = product.cols = m;
+    product.depth = k;
+    product.left = product.right = {left.data(), k, m * k};
+    product.right_transposed = true;
+    product.symmetric = symmetric;
+    product.product_factor = 0.5F;
+    product.addend = {added.data(), m, m * m};
+    product.addend_factor = -2.0F;
+    product.out = {out.data(), m, m * m};
+    RunTiledProduct(pool, product, count, tiles.data());
+    for (int64_t matrix = 0; matrix < count; ++matrix) {
+      const float* rows = left.data() + matrix * m * k;
+      for (int64_t i = 0; i < m; ++i) {
+        for (int64_t j = 0; j < m; ++j) {
+          double exact = -2.0 * added[matrix * m * m + i * m + j];
+          for (int64_t d = 0; d < k; ++d) {
+            exact += 0.5 * rows[i * k + d] * rows[j * k + d];
+          }
+          ASSERT_NEAR(out[matrix * m * m + i * m + j], exact, 2e-5);
+          if (symmetric) {
+            ASSERT_EQ(out[matrix * m * m + i * m + j], out[matrix * m * m + j * m + i]);
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dmuon::kernels::testing
