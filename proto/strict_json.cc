@@ -1,7 +1,7 @@
 #include "proto/strict_json.h"
 
 #include <algorithm>
-#include <unordered_set>
+#include <set>
 #include <vector>
 
 #include "proto/session_spec.h"
@@ -22,31 +22,52 @@ std::string Cleaned(std::string_view message) {
   return cleaned;
 }
 
-// Watches the parser's events for what the library lets pass.
-class StructureCheck {
+// The first pass, which builds nothing: refuses what the library lets pass. (Its parser callback
+// would do in one pass, but takes quadratic time on long arrays.)
+class StructureCheck : public nlohmann::json_sax<Json> {
  public:
-  explicit StructureCheck(int max_depth) : max_depth_(max_depth) {}
+  explicit StructureCheck(int max_depth) : max_depth_(static_cast<size_t>(max_depth)) {}
 
-  bool operator()(int depth, Json::parse_event_t event, const Json& value) {
-    if (event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start) {
-      if (depth >= max_depth_) {
-        throw SpecError("nested deeper than " + std::to_string(max_depth_) +
-                        " levels, which nothing in this format is");
-      }
-      keys_.resize(std::max(keys_.size(), static_cast<size_t>(depth) + 2));
-      keys_[static_cast<size_t>(depth) + 1].clear();
-    } else if (event == Json::parse_event_t::key) {
-      const auto& key = value.get_ref<const std::string&>();
-      if (!keys_[static_cast<size_t>(depth)].insert(key).second) {
-        throw SpecError("key " + Excerpt(value) + " occurs twice in one object; keep one of them");
-      }
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(std::size_t) override { return Open(); }
+  bool start_array(std::size_t) override { return Open(); }
+  bool end_object() override { return Close(); }
+  bool end_array() override { return Close(); }
+  bool key(string_t& key) override {
+    if (!keys_[depth_].insert(key).second) {
+      throw SpecError("key " + Excerpt(Json(key)) +
+                      " occurs twice in one object; keep one of them");
     }
     return true;
   }
+  bool parse_error(std::size_t, const std::string&, const Json::exception& error) override {
+    throw SpecError("not JSON: " + Cleaned(error.what()));
+  }
 
  private:
-  int max_depth_;
-  std::vector<std::unordered_set<std::string>> keys_;  // of the open object at each depth
+  bool Open() {
+    if (++depth_ > max_depth_) {
+      throw SpecError("nested deeper than " + std::to_string(max_depth_) +
+                      " levels, which nothing in this format is");
+    }
+    keys_.resize(std::max(keys_.size(), depth_ + 1));
+    keys_[depth_].clear();
+    return true;
+  }
+  bool Close() {
+    --depth_;
+    return true;
+  }
+
+  size_t max_depth_;
+  size_t depth_ = 0;
+  std::vector<std::set<std::string>> keys_;  // of the open object at each depth
 };
 
 }  // namespace
@@ -56,11 +77,8 @@ Json ParseStrictJson(std::string_view text, int max_depth) {
     throw SpecError("is empty; expected JSON");
   }
   StructureCheck check(max_depth);
-  try {
-    return Json::parse(text.begin(), text.end(), std::ref(check));
-  } catch (const Json::exception& error) {
-    throw SpecError("not JSON: " + Cleaned(error.what()));
-  }
+  Json::sax_parse(text.begin(), text.end(), &check);
+  return Json::parse(text.begin(), text.end());
 }
 
 std::string Excerpt(const Json& value) {

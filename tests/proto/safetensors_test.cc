@@ -159,7 +159,7 @@ TEST_F(Safetensors, BrokenFilesNeverCrash) {
     EXPECT_THROW(SafetensorsFile{path_}, std::runtime_error) << length;
   }
   std::mt19937 random(1);
-  for (int round = 0; round < 3000; ++round) {
+  for (int round = 0; round < 500; ++round) {
     std::string bytes = whole;
     for (unsigned i = 0; i < 1 + random() % 3; ++i) {
       bytes[random() % (bytes.size() - 32)] = static_cast<char>(random());
