@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/gemm.h"
 #include "kernels/cpu/muon_step.h"
 #include "kernels/cpu/workspace.h"
 #include "kernels/device.h"
@@ -25,16 +26,18 @@ int ThreadsOf(const CpuDeviceOptions& options) {
 class CpuDevice final : public Device {
  public:
   explicit CpuDevice(const CpuDeviceOptions& options)
-      : pool_(ThreadsOf(options)), muon_step_(pool_) {}
+      : pool_(ThreadsOf(options)),
+        native_bf16_(NativeBFloat16Works()),
+        muon_step_(pool_, native_bf16_) {}
 
   std::string Describe() const override {
     const int threads = pool_.threads();
     return "cpu (" + std::to_string(threads) + (threads == 1 ? " thread, " : " threads, ") +
-           VectorExtension() + ", bf16 " + (HasNativeBFloat16() ? "native" : "emulated") + ")";
+           VectorExtension() + ", bf16 " + (native_bf16_ ? "native" : "emulated") + ")";
   }
 
   ElementType AutoPrecision() const override {
-    return HasNativeBFloat16() ? ElementType::kBFloat16 : ElementType::kFloat32;
+    return native_bf16_ ? ElementType::kBFloat16 : ElementType::kFloat32;
   }
 
   bool Supports(ElementType type, std::string* why) const override {
@@ -101,6 +104,7 @@ class CpuDevice final : public Device {
   void Free(void* data, int64_t) override { AlignedDelete()(static_cast<std::byte*>(data)); }
 
   ThreadPool pool_;
+  bool native_bf16_;
   CpuMuonStep muon_step_;
   std::vector<double> block_sums_;
 };

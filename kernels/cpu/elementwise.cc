@@ -3,28 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 
-#include "kernels/half_types.h"
+#include "kernels/cpu/typed_rows.h"
 
 namespace dmuon::kernels {
 namespace {
 
 constexpr int64_t kConvertBlock = 16384;
-
-void ConvertBlock(ElementType type, const float* from, int64_t count, void* to) {
-  switch (type) {
-    case ElementType::kFloat32:
-      std::memcpy(to, from, count * sizeof(float));
-      return;
-    case ElementType::kBFloat16:
-      std::transform(from, from + count, static_cast<uint16_t*>(to), BFloat16FromFloat);
-      return;
-    case ElementType::kFloat16:
-      std::transform(from, from + count, static_cast<uint16_t*>(to), Float16FromFloat);
-      return;
-  }
-}
 
 }  // namespace
 
@@ -68,8 +53,7 @@ void ConvertTo(ThreadPool& pool, ElementType type, const float* data, int64_t co
   const int64_t blocks = (count + kConvertBlock - 1) / kConvertBlock;
   pool.ParallelFor(blocks, [&](int64_t block, int) {
     const int64_t begin = block * kConvertBlock;
-    ConvertBlock(type, data + begin, std::min(kConvertBlock, count - begin),
-                 static_cast<char*>(host) + begin * SizeOf(type));
+    StoreRow(type, data + begin, std::min(kConvertBlock, count - begin), host, begin);
   });
 }
 

@@ -1,22 +1,66 @@
-// Single-threaded matrix products on the CPU, through oneDNN.
+// Single-threaded products of small tiles on the CPU, through oneDNN.
 #pragma once
 
 #include <cstdint>
+#include <memory>
+
+#include "kernels/cpu/workspace.h"
+#include "kernels/options.h"
 
 namespace dmuon::kernels {
 
-// A row-major operand: `rows` x `cols` after the optional transposition, leading dimension in
-// elements.
-template <typename T>
+// Row-major, leading dimension in elements; used as its transpose if `transposed`.
 struct GemmOperand {
-  const T* data = nullptr;
+  const void* data = nullptr;
+  ElementType type = ElementType::kFloat32;
   int64_t ld = 0;
   bool transposed = false;
 };
 
-// c[m x n, ldc] = left[m x k] * right[k x n] in fp32. The bits depend on the arguments' values,
-// sizes and leading dimensions only. Throws std::runtime_error if oneDNN fails.
-void Gemm(int64_t m, int64_t n, int64_t k, const GemmOperand<float>& left,
-          const GemmOperand<float>& right, float* c, int64_t ldc);
+// oneDNN's matmul primitive with fp32 results, for one thread. Primitives are made on first use of
+// a shape and kept.
+class MatmulPrimitives {
+ public:
+  MatmulPrimitives();
+  ~MatmulPrimitives();
+  MatmulPrimitives(MatmulPrimitives&&) noexcept;
+  MatmulPrimitives& operator=(MatmulPrimitives&&) noexcept;
+
+  // c[m x n, ldc] = left[m x k] * right[k x n]; both operands of one type, fp32 or bf16. Throws
+  // std::runtime_error if oneDNN has no such product here.
+  void Run(int64_t m, int64_t n, int64_t k, const GemmOperand& left, const GemmOperand& right,
+           float* c, int64_t ldc);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Whether products of bf16 operands run in hardware: the processor has them and oneDNN uses them.
+bool NativeBFloat16Works();
+
+// One thread's products. fp32 accumulation throughout. bf16 operands go to the hardware where it is
+// native; otherwise (and when the other operand is fp32, and for fp16) they are converted to fp32,
+// exactly, in pieces of kDepthPiece. The bits depend on values, types, sizes and leading dimensions
+// only.
+class Gemm {
+ public:
+  static constexpr int64_t kMaxSide = 256;  // of m and n
+  static constexpr int64_t kDepthPiece = 1024;
+
+  explicit Gemm(bool native_bf16) : native_bf16_(native_bf16) {}
+
+  void Run(int64_t m, int64_t n, int64_t k, const GemmOperand& left, const GemmOperand& right,
+           float* c, int64_t ldc);
+
+ private:
+  void RunConverted(int64_t m, int64_t n, int64_t k, const GemmOperand& left,
+                    const GemmOperand& right, float* c, int64_t ldc);
+
+  bool native_bf16_;
+  MatmulPrimitives native_;
+  AlignedBytes left_piece_;
+  AlignedBytes right_piece_;
+};
 
 }  // namespace dmuon::kernels

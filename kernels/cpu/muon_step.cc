@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/newton_schulz.h"
+#include "kernels/cpu/typed_rows.h"
 #include "kernels/half_types.h"
 #include "kernels/step_factors.h"
 
@@ -61,20 +62,20 @@ void ForTransposedTiles(const float* data, int64_t rows, int64_t cols, int64_t b
 // A part of a batch on its way through one step.
 class MuonPart {
  public:
-  MuonPart(ThreadPool& pool, Workspace& workspace, const MuonOptions& options,
+  MuonPart(TileRunner& runner, Workspace& workspace, const MuonOptions& options,
            const MuonFactors& factors, int64_t rows, int64_t cols)
-      : pool_(pool),
+      : runner_(runner),
+        pool_(runner.pool()),
         workspace_(workspace),
         options_(options),
         factors_(factors),
-        storage_(StorageRoundingOf(options.newton_schulz)),
+        storage_(StorageOf(options.newton_schulz)),
         rows_(rows),
         cols_(cols),
         m_(std::min(rows, cols)),
         n_(std::max(rows, cols)) {}
 
   int64_t BytesPerMatrix() const;
-  int64_t FixedBytes() const;
   void Run(std::span<const MuonMatrix> part, std::span<bool> finite);
 
  private:
@@ -85,18 +86,19 @@ class MuonPart {
   // u and momentum' of all matrices, and the squared sums of u's blocks.
   void ApplyMomentum(std::span<const MuonMatrix> part, float* u, double* sums, uint8_t* bad);
   // X of all matrices: u over its norm, transposed if it is higher than wide, rounded.
-  void NormalizeAll(const float* u, const double* sums, int64_t count, float* x, uint8_t* bad);
+  void NormalizeAll(const float* u, const double* sums, int64_t count, void* x, uint8_t* bad);
   void NormalizeRows(const NormalizeFactors& factors, const float* u, int64_t begin, int64_t end,
-                     float* x) const;
+                     void* x, int64_t offset) const;
   void UpdateAll(std::span<const MuonMatrix> part, const float* o, uint8_t* bad);
   // p' of rows [begin, end). Returns whether it is finite.
   bool UpdateRows(const MuonMatrix& matrix, const float* o, int64_t begin, int64_t end) const;
 
+  TileRunner& runner_;
   ThreadPool& pool_;
   Workspace& workspace_;
   const MuonOptions& options_;
   const MuonFactors& factors_;
-  StorageRounding storage_;
+  NewtonSchulzStorage storage_;
   int64_t rows_;
   int64_t cols_;
   int64_t m_;
@@ -136,14 +138,19 @@ void MuonPart::ApplyMomentum(std::span<const MuonMatrix> part, float* u, double*
   });
 }
 
+// `offset`: of the matrix's first element in x.
 void MuonPart::NormalizeRows(const NormalizeFactors& factors, const float* u, int64_t begin,
-                             int64_t end, float* x) const {
+                             int64_t end, void* x, int64_t offset) const {
+  constexpr int64_t kRun = 256;
   const auto normalize = [&](int64_t row, int64_t col, const float* from, int64_t count) {
-    float* to = x + row * n_ + col;
-    for (int64_t j = 0; j < count; ++j) {
-      to[j] = from[j] * factors.prescale / factors.divisor;
+    float run[kRun];
+    for (int64_t first = 0; first < count; first += kRun) {
+      const int64_t size = std::min(kRun, count - first);
+      for (int64_t j = 0; j < size; ++j) {
+        run[j] = from[first + j] * factors.prescale / factors.divisor;
+      }
+      StoreRow(storage_.x, run, size, x, offset + row * n_ + col + first);
     }
-    RoundAll(storage_.x, to, count);
   };
   if (transposed()) {
     ForTransposedTiles(u, m_, n_, begin, end, normalize);
@@ -154,7 +161,7 @@ void MuonPart::NormalizeRows(const NormalizeFactors& factors, const float* u, in
   }
 }
 
-void MuonPart::NormalizeAll(const float* u, const double* sums, int64_t count, float* x,
+void MuonPart::NormalizeAll(const float* u, const double* sums, int64_t count, void* x,
                             uint8_t* bad) {
   const int64_t items = ItemsOf(m_, n_);
   const int64_t per_item = RowsPerItem(n_);
@@ -167,7 +174,7 @@ void MuonPart::NormalizeAll(const float* u, const double* sums, int64_t count, f
     bad[index] = !std::isfinite(squared_sum);
     const int64_t begin = index % items * per_item;
     NormalizeRows(NormalizeFactorsOf(options_.newton_schulz, squared_sum), u + matrix * m_ * n_,
-                  begin, std::min(begin + per_item, m_), x + matrix * m_ * n_);
+                  begin, std::min(begin + per_item, m_), x, matrix * m_ * n_);
   });
 }
 
@@ -203,31 +210,25 @@ void MuonPart::UpdateAll(std::span<const MuonMatrix> part, const float* o, uint8
   });
 }
 
-// Everything is a sum of what BytesPerMatrix counts per matrix and FixedBytes once.
 int64_t MuonPart::BytesPerMatrix() const {
-  const auto floats = static_cast<int64_t>(m_ * n_ * sizeof(float));
-  const auto sums = static_cast<int64_t>(blocks() * sizeof(double));
-  return Workspace::RoundUp(floats) + Workspace::RoundUp(sums) +
-         Workspace::RoundUp(blocks() + items()) +
-         NewtonSchulzBytesPerMatrix(options_.newton_schulz, m_, n_);
+  return NewtonSchulz::BytesPerMatrix(options_.newton_schulz.form, storage_, m_, n_) +
+         Workspace::RoundUp(blocks() * static_cast<int64_t>(sizeof(double))) +
+         Workspace::RoundUp(blocks() + items());
 }
-
-int64_t MuonPart::FixedBytes() const { return pool_.threads() * NewtonSchulzBytesPerThread(); }
 
 void MuonPart::Run(std::span<const MuonMatrix> part, std::span<bool> finite) {
   const int64_t count = std::ssize(part);
-  auto* x = workspace_.Take<float>(count * m_ * n_);
   auto* sums = workspace_.Take<double>(count * blocks());
   auto* bad = workspace_.Take<uint8_t>(count * (blocks() + items()));
-  NewtonSchulz iteration(pool_, workspace_, options_.newton_schulz, storage_, m_, n_, count);
+  NewtonSchulz iteration(runner_, workspace_, options_.newton_schulz, storage_, m_, n_, count);
 
   uint8_t* bad_momentum = bad;
   uint8_t* bad_norm = bad_momentum + count * blocks();
   uint8_t* bad_master = bad_norm + count * ItemsOf(m_, n_);
   float* u = iteration.spare();
   ApplyMomentum(part, u, sums, bad_momentum);
-  NormalizeAll(u, sums, count, x, bad_norm);
-  const float* o = iteration.Run(x);
+  NormalizeAll(u, sums, count, iteration.x(), bad_norm);
+  const float* o = iteration.Run();
   UpdateAll(part, o, bad_master);
 
   const auto any_bad = [](const uint8_t* flags, int64_t size, int64_t i) {
@@ -244,13 +245,13 @@ void MuonPart::Run(std::span<const MuonMatrix> part, std::span<bool> finite) {
 void CpuMuonStep::Run(const MuonOptions& options, const MuonValues& values, int64_t rows,
                       int64_t cols, std::span<const MuonMatrix> batch, std::span<bool> finite) {
   const MuonFactors factors = MuonFactorsOf(options, values, rows, cols);
-  MuonPart step(pool_, workspace_, options, factors, rows, cols);
+  MuonPart step(runner_, workspace_, options, factors, rows, cols);
   const int64_t count = std::ssize(batch);
   const int64_t part =
       std::clamp<int64_t>(kPartBytes / step.BytesPerMatrix(), 1, std::max<int64_t>(count, 1));
   for (int64_t begin = 0; begin < count; begin += part) {
     const int64_t size = std::min(part, count - begin);
-    workspace_.Reset(size * step.BytesPerMatrix() + step.FixedBytes());
+    workspace_.Reset(size * step.BytesPerMatrix());
     step.Run(batch.subspan(begin, size), finite.subspan(begin, size));
   }
 }

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
+#include "kernels/cpu/tiled_product.h"
 #include "kernels/cpu/workspace.h"
 #include "kernels/device.h"
 #include "kernels/thread_pool.h"
@@ -13,7 +13,7 @@ namespace dmuon::kernels {
 
 class CpuMuonStep {
  public:
-  explicit CpuMuonStep(ThreadPool& pool) : pool_(pool) {}
+  CpuMuonStep(ThreadPool& pool, bool native_bf16) : runner_(pool, native_bf16) {}
 
   // As Device::MuonStep. Large batches run in parts that fit the workspace; the parts' size has no
   // effect on bits.
@@ -21,7 +21,7 @@ class CpuMuonStep {
            std::span<const MuonMatrix> batch, std::span<bool> finite);
 
  private:
-  ThreadPool& pool_;
+  TileRunner runner_;
   Workspace workspace_;
 };
 

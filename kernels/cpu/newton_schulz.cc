@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/cpu/typed_rows.h"
+
 namespace dmuon::kernels {
 namespace {
 
@@ -13,30 +15,41 @@ int SquaresOf(Form form) { return form == Form::kGram ? kGramSquares : kDirectSq
 
 }  // namespace
 
-NewtonSchulz::NewtonSchulz(ThreadPool& pool, Workspace& workspace,
-                           const NewtonSchulzOptions& options, const StorageRounding& storage,
+NewtonSchulzStorage StorageOf(const NewtonSchulzOptions& options) {
+  const bool mixed = options.form == Form::kGram && options.precision == ElementType::kBFloat16;
+  return {options.precision, mixed ? ElementType::kFloat32 : options.precision};
+}
+
+NewtonSchulz::NewtonSchulz(TileRunner& runner, Workspace& workspace,
+                           const NewtonSchulzOptions& options, const NewtonSchulzStorage& storage,
                            int64_t m, int64_t n, int64_t count)
-    : pool_(pool),
-      options_(options),
-      storage_(storage),
-      m_(m),
-      n_(n),
-      count_(count),
-      tiles_(workspace.Take<float>(pool.threads() * kTile * kTile)),
-      next_x_(Wide(workspace.Take<float>(count * m * n))) {
+    : runner_(runner), options_(options), storage_(storage), m_(m), n_(n), count_(count) {
+  const auto wide = [&](ElementType type) {
+    return BatchedMatrix{workspace.TakeBytes(count * m * n * SizeOf(type)), type, n, m * n};
+  };
+  result_ = wide(ElementType::kFloat32);
+  x_ = wide(storage.x);
+  next_x_ = storage.x == ElementType::kFloat32 ? result_ : wide(storage.x);
   for (int i = 0; i < SquaresOf(options.form); ++i) {
-    squares_[i] = workspace.Take<float>(count * m * m);
+    squares_[i] = workspace.TakeBytes(count * m * m * SizeOf(storage.square));
   }
 }
 
-float* NewtonSchulz::Run(float* x) {
-  x_ = Wide(x);
+int64_t NewtonSchulz::BytesPerMatrix(Form form, const NewtonSchulzStorage& storage, int64_t m,
+                                     int64_t n) {
+  const int64_t x = Workspace::RoundUp(m * n * SizeOf(storage.x));
+  const int64_t result = Workspace::RoundUp(m * n * SizeOf(ElementType::kFloat32));
+  return result + (storage.x == ElementType::kFloat32 ? x : 2 * x) +
+         SquaresOf(form) * Workspace::RoundUp(m * m * SizeOf(storage.square));
+}
+
+const float* NewtonSchulz::Run() {
   if (options_.form == Form::kGram) {
     RunGram();
   } else {
     RunDirect();
   }
-  return x_.data;
+  return static_cast<const float*>(x_.data);
 }
 
 bool NewtonSchulz::RestartsBefore(int iteration) const {
@@ -56,8 +69,7 @@ void NewtonSchulz::SymmetricProduct(const BatchedMatrix& left, const BatchedMatr
   product.addend = addend;
   product.addend_factor = static_cast<float>(addend_factor);
   product.out = out;
-  product.rounding = storage_.gram;
-  RunTiledProduct(pool_, product, count_, tiles_);
+  runner_.Run(product, count_);
 }
 
 void NewtonSchulz::GramOfX(const BatchedMatrix& out) {
@@ -68,8 +80,7 @@ void NewtonSchulz::GramOfX(const BatchedMatrix& out) {
   product.right_transposed = true;
   product.symmetric = true;
   product.out = out;
-  product.rounding = storage_.gram;
-  RunTiledProduct(pool_, product, count_, tiles_);
+  runner_.Run(product, count_);
 }
 
 void NewtonSchulz::ApplyToX(const BatchedMatrix& left, double factor, bool last) {
@@ -82,20 +93,29 @@ void NewtonSchulz::ApplyToX(const BatchedMatrix& left, double factor, bool last)
     product.addend = x_;
     product.addend_factor = static_cast<float>(factor);
   }
+  if (last && storage_.x != ElementType::kFloat32) {
+    product.out = result_;
+    runner_.Run(product, count_);
+    x_ = result_;
+    return;
+  }
   product.out = next_x_;
-  product.rounding = last ? Rounding::kNone : storage_.x;
-  RunTiledProduct(pool_, product, count_, tiles_);
+  runner_.Run(product, count_);
   std::swap(x_, next_x_);
 }
 
 void NewtonSchulz::AddIdentity(const BatchedMatrix& z, double a, const BatchedMatrix& out) {
-  const float diagonal = static_cast<float>(a);
-  pool_.ParallelFor(count_, [&](int64_t matrix, int) {
-    const float* from = z.data + matrix * z.stride;
-    float* to = out.data + matrix * out.stride;
-    std::copy_n(from, m_ * m_, to);
+  const auto diagonal = static_cast<float>(a);
+  const int64_t bytes = z.stride * SizeOf(z.type);
+  runner_.pool().ParallelFor(count_, [&](int64_t matrix, int) {
+    const char* from = static_cast<const char*>(z.data) + matrix * bytes;
+    char* to = static_cast<char*>(out.data) + matrix * bytes;
+    std::copy_n(from, bytes, to);
     for (int64_t i = 0; i < m_; ++i) {
-      to[i * m_ + i] = Round(storage_.gram, from[i * m_ + i] + diagonal);
+      float value = 0.0F;
+      LoadRow(z.type, from, i * m_ + i, 1, &value);
+      value += diagonal;
+      StoreRow(out.type, &value, 1, to, i * m_ + i);
     }
   });
 }
@@ -141,23 +161,5 @@ void NewtonSchulz::RunGram() {
     }
   }
 }
-
-StorageRounding StorageRoundingOf(const NewtonSchulzOptions& options) {
-  if (options.precision == ElementType::kFloat32) {
-    return {};
-  }
-  if (options.form == Form::kGram) {
-    return {Rounding::kBFloat16, Rounding::kNone};
-  }
-  return {Rounding::kBFloat16, Rounding::kBFloat16};
-}
-
-int64_t NewtonSchulzBytesPerMatrix(const NewtonSchulzOptions& options, int64_t m, int64_t n) {
-  const int64_t squares = SquaresOf(options.form);
-  const int64_t size = sizeof(float);
-  return Workspace::RoundUp(m * n * size) + squares * Workspace::RoundUp(m * m * size);
-}
-
-int64_t NewtonSchulzBytesPerThread() { return Workspace::RoundUp(kTile * kTile * sizeof(float)); }
 
 }  // namespace dmuon::kernels

@@ -7,40 +7,40 @@
 #include "kernels/cpu/tiled_product.h"
 #include "kernels/cpu/workspace.h"
 #include "kernels/options.h"
-#include "kernels/thread_pool.h"
 
 namespace dmuon::kernels {
 
-// How the storage of an iteration is rounded. fp16 exists for measurements only.
-struct StorageRounding {
-  Rounding x = Rounding::kNone;
-  Rounding gram = Rounding::kNone;  // A and B of the direct form; R, Z and Q of the Gram form
+// Storage of an iteration; sums are always fp32. fp16 exists on the CPU for measurements only.
+struct NewtonSchulzStorage {
+  ElementType x = ElementType::kFloat32;
+  ElementType square = ElementType::kFloat32;  // A and B of the direct form; R, Z, Q of the Gram
 };
 
-StorageRounding StorageRoundingOf(const NewtonSchulzOptions& options);
-
-// Scratch bytes that one matrix needs, besides its X, and what each thread needs.
-int64_t NewtonSchulzBytesPerMatrix(const NewtonSchulzOptions& options, int64_t m, int64_t n);
-int64_t NewtonSchulzBytesPerThread();
+NewtonSchulzStorage StorageOf(const NewtonSchulzOptions& options);
 
 // One batch of `count` contiguous m x n matrices, m <= n.
 class NewtonSchulz {
  public:
-  // Takes its storage from `workspace`.
-  NewtonSchulz(ThreadPool& pool, Workspace& workspace, const NewtonSchulzOptions& options,
-               const StorageRounding& storage, int64_t m, int64_t n, int64_t count);
+  // Takes its memory from `workspace`: up to BytesPerMatrix for each matrix.
+  NewtonSchulz(TileRunner& runner, Workspace& workspace, const NewtonSchulzOptions& options,
+               const NewtonSchulzStorage& storage, int64_t m, int64_t n, int64_t count);
 
-  // Room for the batch that is free until Run.
-  float* spare() const { return next_x_.data; }
+  static int64_t BytesPerMatrix(Form form, const NewtonSchulzStorage& storage, int64_t m,
+                                int64_t n);
 
-  // x: normalised and rounded to storage.x; overwritten. Returns where the results are, laid out
-  // the same way: x or spare(). They are fp32 (the last product is not rounded), the same bits for
-  // any count, position in the batch and number of threads.
-  float* Run(float* x);
+  // Where the input goes: normalised, contiguous, of type storage.x.
+  void* x() const { return x_.data; }
+  // fp32 room for the batch that is free until Run.
+  float* spare() const { return static_cast<float*>(result_.data); }
+
+  // Consumes x. Returns the results, contiguous m x n in fp32 (the last product is not rounded):
+  // the same bits for any count, position in the batch and number of threads.
+  const float* Run();
 
  private:
-  BatchedMatrix Wide(float* data) const { return {data, n_, m_ * n_}; }
-  BatchedMatrix Square(int index) const { return {squares_[index], m_, m_ * m_}; }
+  static constexpr int kMaxSquares = 5;
+
+  BatchedMatrix Square(int index) const { return {squares_[index], storage_.square, m_, m_ * m_}; }
   void RunDirect();
   void RunGram();
   bool RestartsBefore(int iteration) const;
@@ -50,23 +50,21 @@ class NewtonSchulz {
                         const BatchedMatrix& out);
   // out = X X^T
   void GramOfX(const BatchedMatrix& out);
-  // X <- left * X + factor * X; the result of the last product stays fp32.
+  // X <- left * X + factor * X
   void ApplyToX(const BatchedMatrix& left, double factor, bool last);
   // out = z + a I
   void AddIdentity(const BatchedMatrix& z, double a, const BatchedMatrix& out);
 
-  static constexpr int kMaxSquares = 5;
-
-  ThreadPool& pool_;
+  TileRunner& runner_;
   const NewtonSchulzOptions& options_;
-  StorageRounding storage_;
+  NewtonSchulzStorage storage_;
   int64_t m_;
   int64_t n_;
   int64_t count_;
-  float* tiles_;
+  BatchedMatrix result_;  // fp32
   BatchedMatrix x_;
-  BatchedMatrix next_x_;
-  std::array<float*, kMaxSquares> squares_{};
+  BatchedMatrix next_x_;  // result_ if X is fp32
+  std::array<void*, kMaxSquares> squares_{};
 };
 
 }  // namespace dmuon::kernels

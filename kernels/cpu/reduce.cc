@@ -1,9 +1,8 @@
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 #include "kernels/cpu/elementwise.h"
-#include "kernels/half_types.h"
+#include "kernels/cpu/typed_rows.h"
 
 namespace dmuon::kernels {
 namespace {
@@ -12,24 +11,6 @@ constexpr int64_t kReduceBlock = 1024;
 constexpr int kMaxLevels = 40;  // 2^40 sources
 
 using Sum = std::array<float, kReduceBlock>;
-
-void Load(ElementType type, const void* data, int64_t begin, int64_t count, float* to) {
-  switch (type) {
-    case ElementType::kFloat32:
-      std::memcpy(to, static_cast<const float*>(data) + begin, count * sizeof(float));
-      return;
-    case ElementType::kBFloat16: {
-      const uint16_t* from = static_cast<const uint16_t*>(data) + begin;
-      std::transform(from, from + count, to, FloatFromBFloat16);
-      return;
-    }
-    case ElementType::kFloat16: {
-      const uint16_t* from = static_cast<const uint16_t*>(data) + begin;
-      std::transform(from, from + count, to, FloatFromFloat16);
-      return;
-    }
-  }
-}
 
 // The sums of one block of elements that are still to be merged: each covers half as many sources
 // as the one below it, or fewer, like the digits of a binary counter. An absent source is a node
@@ -43,7 +24,7 @@ class PendingSums {
     node.sources = 1;
     node.present = data != nullptr;
     if (node.present) {
-      Load(type, data, begin, count_, node.sum.data());
+      LoadRow(type, data, begin, count_, node.sum.data());
     }
     while (depth_ > 1 && nodes_[depth_ - 1].sources == nodes_[depth_ - 2].sources) {
       MergeTop();

@@ -2,26 +2,25 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/workspace.h"
+#include "kernels/options.h"
 #include "kernels/thread_pool.h"
 
 namespace dmuon::kernels {
 
-// `count` row-major matrices, `stride` elements apart.
+// Row-major matrices of one storage type, `stride` elements apart.
 struct BatchedMatrix {
-  float* data = nullptr;
+  void* data = nullptr;
+  ElementType type = ElementType::kFloat32;
   int64_t ld = 0;
   int64_t stride = 0;
 };
 
-// What is stored: fp32 as it is, or fp32 that holds values rounded to bf16 or fp16.
-enum class Rounding { kNone, kBFloat16, kFloat16 };
-
-float Round(Rounding rounding, float value);
-void RoundAll(Rounding rounding, float* values, int64_t count);
-
-// out = product_factor * (left * right) + addend_factor * addend, rounded. `out` must not be `left`
-// or `right`; it may be `addend`.
+// out = product_factor * (left * right) + addend_factor * addend in fp32, rounded once to out's
+// type. `out` must not be `left` or `right`; it may be `addend`.
 struct TiledProduct {
   int64_t rows = 0;
   int64_t cols = 0;
@@ -34,10 +33,10 @@ struct TiledProduct {
   BatchedMatrix addend;  // data may be null: no addend
   float addend_factor = 0.0F;
   BatchedMatrix out;
-  Rounding rounding = Rounding::kNone;
 };
 
 inline constexpr int64_t kTile = 256;
+static_assert(kTile <= Gemm::kMaxSide);
 
 struct TileIndex {
   int64_t row = 0;
@@ -56,7 +55,24 @@ constexpr TileIndex TriangleTile(int64_t index) {
   return {row, index - TriangleCount(row)};
 }
 
-// Runs the product for `count` matrices. `tiles` is scratch of threads * kTile * kTile floats.
-void RunTiledProduct(ThreadPool& pool, const TiledProduct& product, int64_t count, float* tiles);
+// Runs products on a pool's threads. The bits of a matrix do not depend on the number of threads,
+// on the batch or on its place there.
+class TileRunner {
+ public:
+  // `native_bf16`: bf16 products in hardware.
+  TileRunner(ThreadPool& pool, bool native_bf16);
+
+  ThreadPool& pool() const { return pool_; }
+  void Run(const TiledProduct& product, int64_t count);
+
+ private:
+  struct Worker {
+    Gemm gemm;
+    AlignedBytes sums;  // kTile x kTile floats
+  };
+
+  ThreadPool& pool_;
+  std::vector<Worker> workers_;
+};
 
 }  // namespace dmuon::kernels

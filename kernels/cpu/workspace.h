@@ -28,11 +28,11 @@ class Workspace {
     return static_cast<T*>(TakeBytes(count * static_cast<int64_t>(sizeof(T))));
   }
 
+  void* TakeBytes(int64_t bytes);
+
   static constexpr int64_t RoundUp(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
  private:
-  void* TakeBytes(int64_t bytes);
-
   AlignedBytes memory_;
   int64_t capacity_ = 0;
   int64_t used_ = 0;

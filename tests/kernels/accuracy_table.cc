@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/cpu/newton_schulz.h"
+#include "kernels/cpu/typed_rows.h"
 #include "tests/kernels/inputs.h"
 #include "tests/kernels/reference.h"
 
@@ -18,44 +19,44 @@ struct Variant {
   std::string name;
   Form form = Form::kDirect;
   std::vector<int> restart;
-  ElementType input = ElementType::kFloat32;
-  StorageRounding storage;
+  NewtonSchulzStorage storage;
 };
 
 std::vector<Variant> Variants() {
   const std::vector<std::vector<int>> restarts = {{}, {1}, {2}, {3}, {4}, {1, 3}, {2, 4}};
-  constexpr Rounding kNone = Rounding::kNone;
-  constexpr Rounding kBf16 = Rounding::kBFloat16;
-  constexpr Rounding kFp16 = Rounding::kFloat16;
-  std::vector<Variant> all = {
-      {"direct fp32", Form::kDirect, {}, ElementType::kFloat32, {kNone, kNone}},
-      {"direct bf16", Form::kDirect, {}, ElementType::kBFloat16, {kBf16, kBf16}},
-      {"direct fp16", Form::kDirect, {}, ElementType::kFloat16, {kFp16, kFp16}}};
+  constexpr ElementType kFp32 = ElementType::kFloat32;
+  constexpr ElementType kBf16 = ElementType::kBFloat16;
+  constexpr ElementType kFp16 = ElementType::kFloat16;
+  std::vector<Variant> all = {{"direct fp32", Form::kDirect, {}, {kFp32, kFp32}},
+                              {"direct bf16", Form::kDirect, {}, {kBf16, kBf16}},
+                              {"direct fp16", Form::kDirect, {}, {kFp16, kFp16}}};
   for (const auto& restart : restarts) {
     std::string name = "gram [";
     for (const int i : restart) {
       name += std::to_string(i) + " ";
     }
     name += "] ";
-    all.push_back({name + "fp32", Form::kGram, restart, ElementType::kFloat32, {kNone, kNone}});
-    all.push_back({name + "mixed", Form::kGram, restart, ElementType::kBFloat16, {kBf16, kNone}});
-    all.push_back({name + "fp16", Form::kGram, restart, ElementType::kFloat16, {kFp16, kFp16}});
+    all.push_back({name + "fp32", Form::kGram, restart, {kFp32, kFp32}});
+    all.push_back({name + "mixed", Form::kGram, restart, {kBf16, kFp32}});
+    all.push_back({name + "fp16", Form::kGram, restart, {kFp16, kFp16}});
   }
   return all;
 }
 
 Matrix RunVariant(const Variant& variant, const Coefficients& coefficients, const Matrix& input) {
   ThreadPool pool(1);
+  TileRunner runner(pool, false);
   Workspace workspace;
   NewtonSchulzOptions options;
   options.coefficients = coefficients;
   options.form = variant.form;
   options.restart = variant.restart;
-  workspace.Reset(NewtonSchulzBytesPerMatrix(options, input.rows, input.cols) +
-                  NewtonSchulzBytesPerThread());
-  NewtonSchulz iteration(pool, workspace, options, variant.storage, input.rows, input.cols, 1);
-  std::vector<float> x = ToFloats(input);
-  return FromFloats(input.rows, input.cols, iteration.Run(x.data()));
+  workspace.Reset(
+      NewtonSchulz::BytesPerMatrix(variant.form, variant.storage, input.rows, input.cols));
+  NewtonSchulz iteration(runner, workspace, options, variant.storage, input.rows, input.cols, 1);
+  const std::vector<float> x = ToFloats(input);
+  StoreRow(variant.storage.x, x.data(), std::ssize(x), iteration.x(), 0);
+  return FromFloats(input.rows, input.cols, iteration.Run());
 }
 
 void PrintTable(const NamedCoefficients& set, int64_t rows, int64_t cols) {
@@ -87,12 +88,12 @@ void PrintTable(const NamedCoefficients& set, int64_t rows, int64_t cols) {
   for (const Variant& variant : Variants()) {
     std::printf("%-20s", variant.name.c_str());
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      const int type = static_cast<int>(variant.input);
+      const int type = static_cast<int>(variant.storage.x);
       const double error =
           RelativeError(RunVariant(variant, set.values, casts[type][i]), exact[type][i]);
-      const double limit = variant.input != ElementType::kFloat32 ? 1.2 * plain[i]
-                           : variant.form == Form::kGram          ? 3e-4
-                                                                  : 5e-5;
+      const double limit = variant.storage.x != ElementType::kFloat32 ? 1.2 * plain[i]
+                           : variant.form == Form::kGram              ? 3e-4
+                                                                      : 5e-5;
       std::printf(" %12.1e%c", error, error <= limit ? ' ' : '!');
     }
     std::printf("\n");

@@ -1,11 +1,11 @@
 // What only the CPU backend promises.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <new>
+#include <stdexcept>
 
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/cpu/tiled_product.h"
+#include "kernels/cpu/workspace.h"
 #include "kernels/device.h"
 #include "tests/kernels/backends.h"
 #include "tests/kernels/inputs.h"
@@ -57,6 +57,17 @@ TEST(CudaDevice, SaysHowToGetIt) {
 }
 #endif
 
+TEST(Workspace, KeepsItsMemory) {
+  Workspace workspace;
+  workspace.Reset(1 << 16);
+  auto* first = workspace.Take<float>(100);
+  auto* second = workspace.Take<uint8_t>(1);
+  EXPECT_EQ(reinterpret_cast<uint8_t*>(first) + 448, second);  // 400 bytes, rounded up to 64s
+  EXPECT_THROW(workspace.TakeBytes(1 << 16), std::logic_error);
+  workspace.Reset(1 << 15);
+  EXPECT_EQ(workspace.Take<float>(100), first);
+}
+
 TEST(TiledProduct, TriangleTilesAreEachOnce) {
   for (int64_t side = 1; side < 20; ++side) {
     std::vector<int> seen(side * side);
@@ -78,7 +89,7 @@ TEST(TiledProduct, TriangleTilesAreEachOnce) {
 // Symmetric and general products with all options, against loops.
 TEST(TiledProduct, AgreesWithLoops) {
   ThreadPool pool(2);
-  std::vector<float> tiles(2 * kTile * kTile);
+  TileRunner runner(pool, false);
   const int64_t m = kTile + 7;
   const int64_t k = 19;
   const int64_t count = 2;
@@ -97,14 +108,14 @@ TEST(TiledProduct, AgreesWithLoops) {
     TiledProduct product;
     product.rows = product.cols = m;
     product.depth = k;
-    product.left = product.right = {left.data(), k, m * k};
+    product.left = product.right = {left.data(), ElementType::kFloat32, k, m * k};
     product.right_transposed = true;
     product.symmetric = symmetric;
     product.product_factor = 0.5F;
-    product.addend = {added.data(), m, m * m};
+    product.addend = {added.data(), ElementType::kFloat32, m, m * m};
     product.addend_factor = -2.0F;
-    product.out = {out.data(), m, m * m};
-    RunTiledProduct(pool, product, count, tiles.data());
+    product.out = {out.data(), ElementType::kFloat32, m, m * m};
+    runner.Run(product, count);
     for (int64_t matrix = 0; matrix < count; ++matrix) {
       const float* rows = left.data() + matrix * m * k;
       for (int64_t i = 0; i < m; ++i) {
