@@ -167,6 +167,8 @@ class Session:
         if name in self._pushed:
             raise errors.StateError(
                 f"parameter '{name}' cannot be absent: its gradient was pushed in this step")
+        if name in self._absent:
+            return
         self._absent.add(name)
         for bucket, entry in parameter.places:
             self._finish_send(bucket)
