@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/cpu/batch_newton_schulz.h"
 #include "kernels/cpu/elementwise.h"
-#include "kernels/cpu/newton_schulz.h"
 #include "kernels/cpu/typed_rows.h"
 #include "kernels/half_types.h"
 #include "kernels/step_factors.h"
@@ -211,7 +211,7 @@ void MuonPart::UpdateAll(std::span<const MuonMatrix> part, const float* o, uint8
 }
 
 int64_t MuonPart::BytesPerMatrix() const {
-  return NewtonSchulz::BytesPerMatrix(options_.newton_schulz.form, storage_, m_, n_) +
+  return BatchNewtonSchulz::BytesPerMatrix(options_.newton_schulz.form, storage_, m_, n_) +
          Workspace::RoundUp(blocks() * static_cast<int64_t>(sizeof(double))) +
          Workspace::RoundUp(blocks() + items());
 }
@@ -220,7 +220,8 @@ void MuonPart::Run(std::span<const MuonMatrix> part, std::span<bool> finite) {
   const int64_t count = std::ssize(part);
   auto* sums = workspace_.Take<double>(count * blocks());
   auto* bad = workspace_.Take<uint8_t>(count * (blocks() + items()));
-  NewtonSchulz iteration(runner_, workspace_, options_.newton_schulz, storage_, m_, n_, count);
+  BatchNewtonSchulz iteration(runner_, workspace_, options_.newton_schulz.form, storage_, m_, n_,
+                              count);
 
   uint8_t* bad_momentum = bad;
   uint8_t* bad_norm = bad_momentum + count * blocks();
@@ -228,7 +229,7 @@ void MuonPart::Run(std::span<const MuonMatrix> part, std::span<bool> finite) {
   float* u = iteration.spare();
   ApplyMomentum(part, u, sums, bad_momentum);
   NormalizeAll(u, sums, count, iteration.x(), bad_norm);
-  const float* o = iteration.Run();
+  const float* o = iteration.Run(options_.newton_schulz);
   UpdateAll(part, o, bad_master);
 
   const auto any_bad = [](const uint8_t* flags, int64_t size, int64_t i) {

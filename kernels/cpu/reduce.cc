@@ -1,71 +1,29 @@
 #include <algorithm>
-#include <array>
 
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/typed_rows.h"
+#include "kernels/reduction_tree.h"
 
 namespace dmuon::kernels {
 namespace {
 
 constexpr int64_t kReduceBlock = 1024;
-constexpr int kMaxLevels = 40;  // 2^40 sources
 
-using Sum = std::array<float, kReduceBlock>;
+// The sums in progress of one block of elements. Not initialised on purpose: it is large, and only
+// what was loaded is read.
+struct BlockSlots {
+  ElementType type;
+  int64_t begin;
+  int64_t size;
+  float sums[ReductionTree<BlockSlots>::kMaxSlots][kReduceBlock];
 
-// The sums of one block of elements that are still to be merged: each covers half as many sources
-// as the one below it, or fewer, like the digits of a binary counter. An absent source is a node
-// without a value: its sibling moves up unchanged.
-class PendingSums {
- public:
-  explicit PendingSums(int64_t count) : count_(count) {}
-
-  void Push(ElementType type, const void* data, int64_t begin) {
-    Node& node = nodes_[depth_++];
-    node.sources = 1;
-    node.present = data != nullptr;
-    if (node.present) {
-      LoadRow(type, data, begin, count_, node.sum.data());
-    }
-    while (depth_ > 1 && nodes_[depth_ - 1].sources == nodes_[depth_ - 2].sources) {
-      MergeTop();
+  void Load(int slot, const void* source) { LoadRow(type, source, begin, size, sums[slot]); }
+  void Add(int slot, int other) {
+    for (int64_t i = 0; i < size; ++i) {
+      sums[slot][i] += sums[other][i];
     }
   }
-
-  // Null if no source was present.
-  const float* Finish() {
-    while (depth_ > 1) {
-      MergeTop();
-    }
-    return depth_ == 1 && nodes_[0].present ? nodes_[0].sum.data() : nullptr;
-  }
-
- private:
-  struct Node {
-    int64_t sources = 0;
-    bool present = false;
-    Sum sum;
-  };
-
-  void MergeTop() {
-    Node& right = nodes_[--depth_];
-    Node& left = nodes_[depth_ - 1];
-    left.sources += right.sources;
-    if (!right.present) {
-      return;
-    }
-    if (!left.present) {
-      std::copy_n(right.sum.data(), count_, left.sum.data());
-      left.present = true;
-      return;
-    }
-    for (int64_t i = 0; i < count_; ++i) {
-      left.sum[i] += right.sum[i];
-    }
-  }
-
-  int64_t count_;
-  int depth_ = 0;
-  std::array<Node, kMaxLevels> nodes_;
+  void Copy(int slot, int other) { std::copy_n(sums[other], size, sums[slot]); }
 };
 
 }  // namespace
@@ -74,15 +32,17 @@ void ReduceSources(ThreadPool& pool, ElementType type, std::span<const ReduceSou
                    int64_t count, float factor, float* destination) {
   const int64_t blocks = (count + kReduceBlock - 1) / kReduceBlock;
   pool.ParallelFor(blocks, [&](int64_t block, int) {
-    const int64_t begin = block * kReduceBlock;
-    const int64_t size = std::min(kReduceBlock, count - begin);
-    PendingSums sums(size);
+    BlockSlots slots;  // NOLINT(cppcoreguidelines-pro-type-member-init)
+    slots.type = type;
+    slots.begin = block * kReduceBlock;
+    slots.size = std::min(kReduceBlock, count - slots.begin);
+    ReductionTree<BlockSlots> tree(slots);
     for (const ReduceSource& source : sources) {
-      sums.Push(type, source.data, begin);
+      tree.Push(source.data);
     }
-    const float* sum = sums.Finish();
-    for (int64_t i = 0; i < size; ++i) {
-      destination[begin + i] = sum != nullptr ? factor * sum[i] : 0.0F;
+    const bool present = tree.Finish();
+    for (int64_t i = 0; i < slots.size; ++i) {
+      destination[slots.begin + i] = present ? factor * slots.sums[0][i] : 0.0F;
     }
   });
 }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cpu/newton_schulz.h"
+#include "kernels/cpu/batch_newton_schulz.h"
 #include "kernels/cpu/typed_rows.h"
 #include "tests/kernels/inputs.h"
 #include "tests/kernels/reference.h"
@@ -52,11 +52,12 @@ Matrix RunVariant(const Variant& variant, const Coefficients& coefficients, cons
   options.form = variant.form;
   options.restart = variant.restart;
   workspace.Reset(
-      NewtonSchulz::BytesPerMatrix(variant.form, variant.storage, input.rows, input.cols));
-  NewtonSchulz iteration(runner, workspace, options, variant.storage, input.rows, input.cols, 1);
+      BatchNewtonSchulz::BytesPerMatrix(variant.form, variant.storage, input.rows, input.cols));
+  BatchNewtonSchulz iteration(runner, workspace, variant.form, variant.storage, input.rows,
+                              input.cols, 1);
   const std::vector<float> x = ToFloats(input);
   StoreRow(variant.storage.x, x.data(), std::ssize(x), iteration.x(), 0);
-  return FromFloats(input.rows, input.cols, iteration.Run());
+  return FromFloats(input.rows, input.cols, iteration.Run(options));
 }
 
 void PrintTable(const NamedCoefficients& set, int64_t rows, int64_t cols) {

@@ -1,0 +1,102 @@
+#include "kernels/cpu/batch_newton_schulz.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/cpu/typed_rows.h"
+
+namespace dmuon::kernels {
+
+BatchNewtonSchulz::BatchNewtonSchulz(TileRunner& runner, Workspace& workspace, Form form,
+                                     const NewtonSchulzStorage& storage, int64_t m, int64_t n,
+                                     int64_t count)
+    : runner_(runner), m_(m), n_(n), count_(count) {
+  const auto take = [&](ElementType type, int64_t cols) {
+    return BatchedMatrix{workspace.TakeBytes(count * m * cols * SizeOf(type)), type, cols,
+                         m * cols};
+  };
+  result_ = take(ElementType::kFloat32, n);
+  x_ = take(storage.x, n);
+  next_x_ = storage.x == ElementType::kFloat32 ? result_ : take(storage.x, n);
+  for (int i = 0; i < SquaresOf(form); ++i) {
+    squares_[i] = take(storage.square, m);
+  }
+}
+
+int64_t BatchNewtonSchulz::BytesPerMatrix(Form form, const NewtonSchulzStorage& storage, int64_t m,
+                                          int64_t n) {
+  const int64_t x = Workspace::RoundUp(m * n * SizeOf(storage.x));
+  const int64_t result = Workspace::RoundUp(m * n * SizeOf(ElementType::kFloat32));
+  return result + (storage.x == ElementType::kFloat32 ? x : 2 * x) +
+         SquaresOf(form) * Workspace::RoundUp(m * m * SizeOf(storage.square));
+}
+
+const float* BatchNewtonSchulz::Run(const NewtonSchulzOptions& options) {
+  RunNewtonSchulz(options, *this);
+  return static_cast<const float*>(x_.data);
+}
+
+void BatchNewtonSchulz::GramOfX(int out) {
+  TiledProduct tiled;
+  tiled.rows = tiled.cols = m_;
+  tiled.depth = n_;
+  tiled.left = tiled.right = x_;
+  tiled.right_transposed = true;
+  tiled.symmetric = true;
+  tiled.out = squares_[out];
+  runner_.Run(tiled, count_);
+}
+
+void BatchNewtonSchulz::Multiply(const SymmetricProduct& product) {
+  TiledProduct tiled;
+  tiled.rows = tiled.cols = tiled.depth = m_;
+  tiled.left = squares_[product.left];
+  tiled.right = squares_[product.right];
+  tiled.symmetric = true;
+  tiled.product_factor = static_cast<float>(product.factor);
+  tiled.addend = squares_[product.addend];
+  tiled.addend_factor = static_cast<float>(product.addend_factor);
+  tiled.out = squares_[product.out];
+  runner_.Run(tiled, count_);
+}
+
+void BatchNewtonSchulz::AddIdentity(int z, double a, int out) {
+  const BatchedMatrix& from = squares_[z];
+  const BatchedMatrix& to = squares_[out];
+  const auto diagonal = static_cast<float>(a);
+  runner_.pool().ParallelFor(count_, [&](int64_t matrix, int) {
+    const int64_t bytes = from.stride * SizeOf(from.type);
+    const char* source = static_cast<const char*>(from.data) + matrix * bytes;
+    char* target = static_cast<char*>(to.data) + matrix * bytes;
+    std::copy_n(source, bytes, target);
+    for (int64_t i = 0; i < m_; ++i) {
+      float value = 0.0F;
+      LoadRow(from.type, source, i * m_ + i, 1, &value);
+      value += diagonal;
+      StoreRow(to.type, &value, 1, target, i * m_ + i);
+    }
+  });
+}
+
+void BatchNewtonSchulz::ApplyToX(int left, double factor, bool last) {
+  TiledProduct tiled;
+  tiled.rows = tiled.depth = m_;
+  tiled.cols = n_;
+  tiled.left = squares_[left];
+  tiled.right = x_;
+  if (factor != 0.0) {
+    tiled.addend = x_;
+    tiled.addend_factor = static_cast<float>(factor);
+  }
+  if (last && x_.type != ElementType::kFloat32) {
+    tiled.out = result_;
+    runner_.Run(tiled, count_);
+    x_ = result_;
+    return;
+  }
+  tiled.out = next_x_;
+  runner_.Run(tiled, count_);
+  std::swap(x_, next_x_);
+}
+
+}  // namespace dmuon::kernels
