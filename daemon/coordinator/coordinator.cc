@@ -115,7 +115,7 @@ Status Coordinator::CheckPrecisions(const SessionSpec& spec) const {
   return Status::Ok();
 }
 
-void Coordinator::OpenSession(const std::string& bytes, uint32_t, const Reply& reply) {
+void Coordinator::OpenSession(const std::string& bytes, uint32_t ingress, const Reply& reply) {
   v1::OpenSessionRequest request;
   if (!request.ParseFromString(bytes)) {
     return reply(Status::InvalidArgument("request does not parse"), {});
@@ -133,6 +133,12 @@ void Coordinator::OpenSession(const std::string& bytes, uint32_t, const Reply& r
 
   if (session_) {
     bool running = session_->state() == SessionControl::State::kRunning;
+    if (session_->closing() && !request.resume()) {
+      auto limit = std::chrono::duration<double>(options_.attach_timeout_s);
+      queued_opens_.push_back({bytes, ingress, reply,
+                               Clock::now() + std::chrono::duration_cast<Clock::duration>(limit)});
+      return;
+    }
     if (running && !request.resume() && !session_->any_attached()) {
       spdlog::warn("session {} has no trainers left and is replaced by a new one", session_->id());
       session_->End({StatusCode::kNotFound, "replaced by a new session"});
@@ -216,6 +222,17 @@ void Coordinator::OnOwnerMessage(int owner, const v1::OwnerMessage& message) {
 
 void Coordinator::Tick(Clock::time_point now) {
   if (session_) session_->Tick(now);
+  for (auto it = queued_opens_.begin(); it != queued_opens_.end();) {
+    if (now < it->deadline || !session_) {
+      ++it;
+      continue;
+    }
+    it->reply({StatusCode::kDeadlineExceeded, "session " + std::to_string(session_->id()) +
+                                                  " is closing, but still has " +
+                                                  session_->StillAttached()},
+              {});
+    it = queued_opens_.erase(it);
+  }
   CollectEnded();
   ShutDownIfDrained();
 }
@@ -226,9 +243,16 @@ void Coordinator::CollectEnded() {
   ended_[session_->id()] = session_->end_reason();
   if (ended_.size() > kEndedKept) ended_.erase(ended_.begin());
   session_.reset();
+  RetryQueuedOpens();
   if (options_.exit_after_session) {
     draining_ = true;
     failed_ = failed_ || failed;
+  }
+}
+
+void Coordinator::RetryQueuedOpens() {
+  for (const QueuedOpen& open : std::exchange(queued_opens_, {})) {
+    OpenSession(open.request, open.ingress, open.reply);
   }
 }
 

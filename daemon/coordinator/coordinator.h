@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "daemon/coordinator/coordinator_host.h"
 #include "daemon/coordinator/session_control.h"
@@ -53,6 +54,7 @@ class Coordinator {
   void CreateSession(const v1::OpenSessionRequest& request, SessionSpec spec, const Reply& reply);
   Status FindSession(uint64_t id) const;
   void CollectEnded();
+  void RetryQueuedOpens();
   void ShutDownIfDrained();
 
   CoordinatorHost& host_;
@@ -61,6 +63,14 @@ class Coordinator {
   uint64_t next_session_ = 1;
   std::unique_ptr<SessionControl> session_;
   std::map<uint64_t, std::string> ended_;  // why, by session; the last few
+  // OpenSession calls that wait for the trainers of the session before to leave.
+  struct QueuedOpen {
+    std::string request;
+    uint32_t ingress = 0;
+    Reply reply;
+    Clock::time_point deadline;
+  };
+  std::vector<QueuedOpen> queued_opens_;
   bool draining_ = false;
   bool shut_down_ = false;
   bool failed_ = false;  // the session that we leave after did not end well

@@ -53,6 +53,19 @@ bool SessionControl::any_attached() const {
                      [](const Trainer& t) { return t.attached; });
 }
 
+bool SessionControl::closing() const {
+  return any_attached() && std::any_of(trainers_.begin(), trainers_.end(),
+                                       [](const Trainer& t) { return t.detached; });
+}
+
+std::string SessionControl::StillAttached() const {
+  std::string text;
+  for (const Trainer& trainer : trainers_) {
+    if (trainer.attached) text += (text.empty() ? "" : ", ") + NameOf(trainer);
+  }
+  return text;
+}
+
 void SessionControl::Join(bool created, const Reply& reply) {
   joins_.emplace_back(created, reply);
   if (state_ != State::kStarting) AnswerJoins();
@@ -93,8 +106,14 @@ void SessionControl::Attach(const v1::AttachRequest& request, uint32_t ingress,
   if (status.ok()) status = MapParameterNames(spec_, request, &trainer.canonical, &trainer.own);
   if (status.ok()) status = CollectRegions(spec_, request, trainer.canonical, &trainer.regions);
   if (status.ok()) status = ChooseChannel(request, &trainer);
-  if (status.ok()) status = CheckAgainstOthers(trainer, request.trainer());
   if (!status.ok()) return reply(status, {});
+  status = CheckAgainstOthers(trainer, request.trainer());
+  if (!status.ok()) {
+    reply(status, {});
+    // The trainers do not fit together, and the others would wait for nothing.
+    if (!resumed) End(status);
+    return;
+  }
 
   trainer.attached = true;
   Trainer& slot = trainers_[request.trainer()];

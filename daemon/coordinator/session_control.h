@@ -44,6 +44,10 @@ class SessionControl {
   bool failed() const { return failed_; }
   bool step_active() const { return steps_.active(); }
   bool any_attached() const;
+  // Some trainers have detached, and the others are expected to.
+  bool closing() const;
+  // Who has not detached yet, for messages.
+  std::string StillAttached() const;
 
   // Answered when all owners hold the session.
   void Join(bool created, const Reply& reply);
