@@ -1,26 +1,10 @@
 #include "kernels/step_factors.h"
 
-#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 #include <string>
 
 namespace dmuon::kernels {
-namespace {
-
-double Denominator(const NewtonSchulzOptions& options, double norm) {
-  switch (options.normalize) {
-    case Normalize::kStrict:
-      return norm;
-    case Normalize::kEpsAdd:
-      return norm + options.eps;
-    case Normalize::kEpsMax:
-      return std::max(norm, options.eps);
-  }
-  return norm;
-}
-
-}  // namespace
 
 MuonFactors MuonFactorsOf(const MuonOptions& options, const MuonValues& values, int64_t rows,
                           int64_t cols) {
@@ -35,35 +19,37 @@ MuonFactors MuonFactorsOf(const MuonOptions& options, const MuonValues& values, 
   return factors;
 }
 
-NormalizeFactors NormalizeFactorsOf(const NewtonSchulzOptions& options, double squared_sum) {
-  constexpr double kLarge = 0x1p120;
-  constexpr double kSmall = 0x1p-60;
-  if (!std::isfinite(squared_sum)) {
-    return {1.0F, std::nanf("")};
-  }
-  const double divisor = Denominator(options, std::sqrt(squared_sum));
-  if (divisor <= 0.0) {
-    return {0.0F, 1.0F};
-  }
-  float prescale = 1.0F;
-  if (divisor > kLarge) {
-    prescale = 0x1p-64F;
-  } else if (divisor < kSmall) {
-    prescale = 0x1p64F;
-  }
-  return {prescale, static_cast<float>(divisor * prescale)};
+AdamWFactors AdamWFactorsOf(const AdamWValues& values) {
+  const auto t = static_cast<double>(values.step);
+  AdamWFactors factors;
+  factors.gradient_factor = static_cast<float>(values.gradient_factor);
+  factors.decay = static_cast<float>(1.0 - values.lr * values.weight_decay);
+  factors.beta1 = static_cast<float>(values.beta1);
+  factors.one_minus_beta1 = static_cast<float>(1.0 - values.beta1);
+  factors.beta2 = static_cast<float>(values.beta2);
+  factors.one_minus_beta2 = static_cast<float>(1.0 - values.beta2);
+  factors.eps = static_cast<float>(values.eps);
+  factors.step = static_cast<float>(values.lr / (1.0 - std::pow(values.beta1, t)));
+  factors.root_correction = static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(values.beta2, t)));
+  return factors;
 }
 
-void ValidateMuonOptions(const MuonOptions& options, int64_t rows, int64_t cols) {
+void ValidateMuonStep(const MuonOptions& options, int64_t rows, int64_t cols, std::size_t batch,
+                      std::size_t flags) {
   if (rows < 1 || cols < 1) {
     throw std::invalid_argument("Muon step: shape " + std::to_string(rows) + " x " +
-                                std::to_string(cols) + " has no elements");
+                                std::to_string(cols) +
+                                " has no elements: leave such parameters out of the batch");
   }
   if (options.momentum_type == ElementType::kFloat16) {
     throw std::invalid_argument("Muon step: momentum type fp16 is not offered: use fp32 or bf16");
   }
   if (options.newton_schulz.coefficients.empty()) {
     throw std::invalid_argument("Muon step: coefficients are empty: give at least one triple");
+  }
+  if (flags < batch) {
+    throw std::invalid_argument("Muon step: " + std::to_string(flags) + " finite flags for " +
+                                std::to_string(batch) + " matrices: give one per matrix");
   }
 }
 

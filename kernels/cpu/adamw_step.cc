@@ -4,37 +4,12 @@
 
 #include "kernels/cpu/elementwise.h"
 #include "kernels/half_types.h"
+#include "kernels/step_factors.h"
 
 namespace dmuon::kernels {
 namespace {
 
 constexpr int64_t kAdamWBlock = 8192;
-
-// The step's factors, each computed once in fp64.
-struct AdamWFactors {
-  explicit AdamWFactors(const AdamWValues& values)
-      : gradient(static_cast<float>(values.gradient_factor)),
-        decay(static_cast<float>(1.0 - values.lr * values.weight_decay)),
-        beta1(static_cast<float>(values.beta1)),
-        one_minus_beta1(static_cast<float>(1.0 - values.beta1)),
-        beta2(static_cast<float>(values.beta2)),
-        one_minus_beta2(static_cast<float>(1.0 - values.beta2)),
-        eps(static_cast<float>(values.eps)) {
-    const auto t = static_cast<double>(values.step);
-    step_size = static_cast<float>(values.lr / (1.0 - std::pow(values.beta1, t)));
-    root_correction = static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(values.beta2, t)));
-  }
-
-  float gradient;
-  float decay;
-  float beta1;
-  float one_minus_beta1;
-  float beta2;
-  float one_minus_beta2;
-  float eps;
-  float step_size;
-  float root_correction;  // 1 / sqrt(1 - b2^t)
-};
 
 // Returns whether everything written is finite.
 bool RunBlock(const AdamWFactors& f, const AdamWRange& range, int64_t begin, int64_t end) {
@@ -47,11 +22,11 @@ bool RunBlock(const AdamWFactors& f, const AdamWRange& range, int64_t begin, int
   float* __restrict new_exp_avg_sq = range.new_exp_avg_sq;
   uint32_t not_finite = 0;
   for (int64_t i = begin; i < end; ++i) {
-    const float g = f.gradient * gradient[i];
+    const float g = f.gradient_factor * gradient[i];
     const float v1 = f.beta1 * exp_avg[i] + f.one_minus_beta1 * g;
     const float v2 = f.beta2 * exp_avg_sq[i] + f.one_minus_beta2 * g * g;
     const float root = std::sqrt(v2) * f.root_correction + f.eps;
-    const float p = f.decay * master[i] - f.step_size * v1 / root;
+    const float p = f.decay * master[i] - f.step * v1 / root;
     new_exp_avg[i] = v1;
     new_exp_avg_sq[i] = v2;
     new_master[i] = p;
@@ -63,7 +38,7 @@ bool RunBlock(const AdamWFactors& f, const AdamWRange& range, int64_t begin, int
 }  // namespace
 
 bool RunAdamWStep(ThreadPool& pool, const AdamWValues& values, const AdamWRange& range) {
-  const AdamWFactors factors(values);
+  const AdamWFactors factors = AdamWFactorsOf(values);
   const int64_t blocks = (range.count + kAdamWBlock - 1) / kAdamWBlock;
   std::atomic<bool> finite{true};
   pool.ParallelFor(blocks, [&](int64_t block, int) {

@@ -79,13 +79,10 @@ class CpuDevice final : public Device {
 
   void MuonStep(const MuonOptions& options, const MuonValues& values, int64_t rows, int64_t cols,
                 std::span<const MuonMatrix> batch, std::span<bool> finite) override {
-    ValidateMuonOptions(options, rows, cols);
+    ValidateMuonStep(options, rows, cols, batch.size(), finite.size());
     std::string why;
     if (!Supports(options.newton_schulz.precision, &why)) {
       throw std::invalid_argument(why);
-    }
-    if (finite.size() < batch.size()) {
-      throw std::invalid_argument("Muon step: fewer finite flags than matrices");
     }
     muon_step_.Run(options, values, rows, cols, batch, finite);
   }

@@ -173,8 +173,10 @@ void MuonPart::NormalizeAll(const float* u, const double* sums, int64_t count, v
     }
     bad[index] = !std::isfinite(squared_sum);
     const int64_t begin = index % items * per_item;
-    NormalizeRows(NormalizeFactorsOf(options_.newton_schulz, squared_sum), u + matrix * m_ * n_,
-                  begin, std::min(begin + per_item, m_), x, matrix * m_ * n_);
+    const NormalizeFactors factors = NormalizeFactorsOf(
+        options_.newton_schulz.normalize, options_.newton_schulz.eps, std::sqrt(squared_sum));
+    NormalizeRows(factors, u + matrix * m_ * n_, begin, std::min(begin + per_item, m_), x,
+                  matrix * m_ * n_);
   });
 }
 

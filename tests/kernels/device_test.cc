@@ -77,7 +77,9 @@ TEST_P(DeviceTest, AllocatesZeroedAlignedMemory) {
     EXPECT_EQ(host, std::vector<char>(bytes));
   }
   EXPECT_THROW(device_->Allocate(-1), std::bad_alloc);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they end the process instead
   EXPECT_THROW(device_->Allocate(int64_t{1} << 60), std::bad_alloc);
+#endif
 }
 
 TEST_P(DeviceTest, BuffersMove) {

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "kernels/step_factors.h"
 #include "tests/kernels/reference.h"
 
@@ -84,14 +87,19 @@ TEST(DefaultRestart, IsAsMeasured) {
 }
 
 TEST(NormalizeFactors, StayRepresentable) {
-  NewtonSchulzOptions options;
   for (const double norm : {1e-45, 1e-38, 1e-20, 1.0, 1e20, 1e38, 1e44}) {
-    const NormalizeFactors factors = NormalizeFactorsOf(options, norm * norm);
+    const NormalizeFactors factors = NormalizeFactorsOf(Normalize::kStrict, 0.0, norm);
     EXPECT_GT(factors.divisor, 1e-37F) << norm;
     EXPECT_LT(factors.divisor, 1e38F) << norm;
     EXPECT_NEAR(norm * factors.prescale / factors.divisor, 1.0, 1e-6) << norm;
   }
-  EXPECT_EQ(NormalizeFactorsOf(options, 0.0).prescale, 0.0F);
+  EXPECT_EQ(NormalizeFactorsOf(Normalize::kStrict, 0.0, 0.0).prescale, 0.0F);
+  EXPECT_EQ(NormalizeFactorsOf(Normalize::kEpsAdd, 0.0, 0.0).prescale, 0.0F);
+  EXPECT_EQ(NormalizeFactorsOf(Normalize::kEpsAdd, 1.0, 3.0).divisor, 4.0F);
+  EXPECT_EQ(NormalizeFactorsOf(Normalize::kEpsMax, 1.0, 3.0).divisor, 3.0F);
+  EXPECT_EQ(NormalizeFactorsOf(Normalize::kEpsMax, 5.0, 3.0).divisor, 5.0F);
+  const double infinity = std::numeric_limits<double>::infinity();
+  EXPECT_TRUE(std::isnan(NormalizeFactorsOf(Normalize::kStrict, 0.0, infinity).divisor));
 }
 
 TEST(Names, AreTheSpecs) {
