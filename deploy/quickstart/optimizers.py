@@ -46,6 +46,8 @@ class AdamW:
             torch.distributed.destroy_process_group()
 
     def step(self):
+        if self.settings["max_grad_norm"]:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings["max_grad_norm"])
         self._optimizer.step()
         self._schedule.step()
         self._optimizer.zero_grad(set_to_none=True)
@@ -82,6 +84,7 @@ class Dmuond:
              {"name": "tables", "params": tables, "weight_decay": decay, **adamw},
              {"name": "vectors", "params": vectors, "weight_decay": 0.0, **adamw}],
             views={"*.qkv.weight": {"split_rows": [width, width, width]}},
+            spec={"max_grad_norm": chosen["max_grad_norm"] or None},
             address=args.address, trainer=args.trainer, trainers=args.trainers,
             channel=args.channel, contribution="partial")
         self._schedule = LambdaLR(self._optimizer, settings.schedule(args.steps))

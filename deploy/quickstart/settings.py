@@ -15,12 +15,13 @@ def best(optimizer):
         return json.loads(SWEEP.read_text(encoding="utf-8"))["best"][optimizer]
     except (OSError, ValueError, KeyError) as error:
         raise SystemExit(f"{SWEEP} has no best settings for {optimizer} ({error!r}): run sweep.py, "
-                         "or give --lr, --adamw-lr and --weight-decay") from error
+                         "or give --lr, --adamw-lr, --weight-decay and --max-grad-norm") from error
 
 
 def chosen(args):
     """What the command line says, else the sweep's best."""
-    given = {"lr": args.lr, "weight_decay": args.weight_decay}
+    given = {"lr": args.lr, "weight_decay": args.weight_decay,
+             "max_grad_norm": args.max_grad_norm}
     if args.optimizer == "dmuond":
         given["adamw_lr"] = args.adamw_lr
     if None in given.values():

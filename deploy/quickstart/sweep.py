@@ -16,6 +16,8 @@ import launch
 import records
 import settings
 
+SETTINGS = ("lr", "adamw_lr", "weight_decay", "max_grad_norm")
+
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -24,9 +26,13 @@ def parse_arguments():
     parser.add_argument("--adamw-lr", type=float, nargs="+", default=[None],
                         help="dmuond: the AdamW parameters' learning rate")
     parser.add_argument("--weight-decay", type=float, nargs="+", default=[0.1])
+    parser.add_argument("--max-grad-norm", type=float, nargs="+", default=[1.0],
+                        help="clipping; 0 for none")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--trainers", type=int, default=2)
     parser.add_argument("--owners", type=int, default=2)
+    parser.add_argument("--build", type=pathlib.Path, default=launch.Options.build,
+                        help="the build folder whose programs run (build/release)")
     parser.add_argument("--redo", action="store_true")
     args = parser.parse_args()
     if (args.optimizer == "dmuond") != (args.adamw_lr != [None]):
@@ -45,10 +51,9 @@ def save(sweep):
         runs = [run for run in sweep["runs"] if run["optimizer"] == optimizer]
         if runs:
             best = min(runs, key=lambda run: run["validation_loss"])
-            sweep["best"][optimizer] = {name: best[name] for name in
-                                        ("lr", "adamw_lr", "weight_decay") if name in best}
+            sweep["best"][optimizer] = {name: best[name] for name in SETTINGS if name in best}
     sweep["runs"].sort(key=lambda run: (run["optimizer"], run["lr"], run.get("adamw_lr", 0),
-                                        run["weight_decay"]))
+                                        run["weight_decay"], run["max_grad_norm"]))
     lines = ",\n".join("  " + json.dumps(run) for run in sweep["runs"])
     settings.SWEEP.write_text(f'{{"best": {json.dumps(sweep["best"])},\n "runs": [\n{lines}\n]}}\n',
                               encoding="utf-8")
@@ -56,7 +61,7 @@ def save(sweep):
 
 def measure(point, options):
     """The final validation loss of one run."""
-    given = [word for name in ("lr", "adamw_lr", "weight_decay") if name in point
+    given = [word for name in SETTINGS if name in point
              for word in (f"--{name.replace('_', '-')}", repr(point[name]))]
     with tempfile.TemporaryDirectory(prefix="dmuon-sweep-", dir="/tmp") as out:
         point_options = dataclasses.replace(options, out=pathlib.Path(out), training=tuple(given))
@@ -69,10 +74,11 @@ def main():
     launch.stop_on_signals()
     sweep = load()
     options = launch.Options(steps=args.steps, out=pathlib.Path(), owners=args.owners,
-                             trainers=args.trainers)
-    for lr, adamw_lr, decay in itertools.product(args.lr, args.adamw_lr, args.weight_decay):
+                             trainers=args.trainers, build=args.build)
+    for lr, adamw_lr, decay, norm in itertools.product(args.lr, args.adamw_lr, args.weight_decay,
+                                                       args.max_grad_norm):
         point = {"optimizer": args.optimizer, "lr": lr, "weight_decay": decay,
-                 "steps": args.steps}
+                 "max_grad_norm": norm, "steps": args.steps}
         if adamw_lr is not None:
             point["adamw_lr"] = adamw_lr
         same = [run for run in sweep["runs"] if point.items() <= run.items()]

@@ -41,6 +41,7 @@ def parse_arguments():
     parser.add_argument("--lr", type=float, help="default: the best of sweep.json")
     parser.add_argument("--adamw-lr", type=float, help="dmuond's AdamW parameters; same default")
     parser.add_argument("--weight-decay", type=float, help="default: the best of sweep.json")
+    parser.add_argument("--max-grad-norm", type=float, help="clipping, 0 for none; same default")
     args = parser.parse_args()
     if args.steps < 1 or not 0 <= args.trainer < args.trainers:
         parser.error("--steps must be positive and --trainer below --trainers")
