@@ -1,4 +1,5 @@
-/* Trains a toy: finds W with |W - T|^2 smallest. Arguments: [trainer trainers [grpc|mpi]].
+/* Trains a toy: finds W with |W - T|^2 smallest.
+ * Arguments: [trainer trainers [grpc|mpi [address]]].
  *
  *   mpirun -np 2 dmuond &
  *   dmuon_example
@@ -65,6 +66,7 @@ int main(int argc, char** argv) {
   }
   const int use_mpi = argc > 3 && strcmp(argv[3], "mpi") == 0;
   options.channel = use_mpi ? DMUON_CHANNEL_MPI : DMUON_CHANNEL_GRPC;
+  if (argc > 4) options.address = argv[4];
   if (use_mpi) {
     int level = 0;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);

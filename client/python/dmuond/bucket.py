@@ -1,6 +1,6 @@
 """One bucket of this trainer: its message buffer, and what has been pushed in the current step.
 
-The buffer is made once. Gradients are packed into it, and published parameters are received into it.
+The buffer is made once. Gradients are packed into it, published parameters received into it.
 """
 
 from __future__ import annotations

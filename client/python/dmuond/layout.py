@@ -98,7 +98,7 @@ def _in_interval(low: int, high: int, piece: Piece) -> list[Segment]:
 
 
 def _in_box(outer, width: int, begin: int, window: int, piece: Piece) -> list[Segment]:
-    """The region is a window of each row of `width` elements whose index lies in the box `outer`."""
+    """The region is a window of each row of `width` elements whose index is in the box `outer`."""
     first = piece.base + np.arange(piece.rows, dtype=np.int64) * piece.row_stride
     low_row = first // width
     touched = (first + piece.cols - 1) // width - low_row + 1

@@ -32,7 +32,7 @@ def load_spec(spec) -> tuple[str, list[dict]]:
 
 
 def _dtype_name(array: np.ndarray) -> str:
-    """The spec's spelling; bf16 travels as uint16 (or int16) bit patterns, or as ml_dtypes' type."""
+    """The spec's spelling; bf16 is uint16 (or int16) bit patterns, or ml_dtypes' type."""
     names = {"float32": "fp32", "float16": "fp16", "uint16": "bf16", "int16": "bf16",
              "bfloat16": "bf16"}
     name = array.dtype.name if array.dtype.isnative else array.dtype.str
@@ -84,8 +84,8 @@ def _region_of(name: str, shape, regions) -> layout.Region:
     start, extent = (tuple(int(n) for n in part) for part in regions[name])
     if not len(start) == len(extent) == len(shape):
         raise errors.InvalidArgument(
-            f"region of '{name}': start {list(start)} and extent {list(extent)} need one number for "
-            f"each of the {len(shape)} dimensions")
+            f"region of '{name}': start {list(start)} and extent {list(extent)} need one number "
+            f"for each of the {len(shape)} dimensions")
     for dim, (first, count, size) in enumerate(zip(start, extent, shape)):
         if first < 0 or count < 0 or first + count > size:
             raise errors.InvalidArgument(

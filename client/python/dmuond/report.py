@@ -28,8 +28,8 @@ class StepReport:
     """The result of one step, the same for every trainer.
 
     `outcome` is "committed", "skipped" (something was not finite, `parameter` names it; nothing
-    changed and the step's number is used up) or "aborted" (the same number is repeated). `grad_norm`
-    is after grad_scale and reduction, before clipping by `clip_factor`. Times are in seconds.
+    changed and the step's number is used up) or "aborted" (the same number is repeated).
+    `grad_norm` is after grad_scale and reduction, before clipping by `clip_factor`. Times are in seconds.
     """
 
     step: int

@@ -44,8 +44,8 @@ class Session:
         self._absent: set[str] = set()
         self.next_step: int = attachment.next_step
         self._closer = weakref.finalize(
-            self, _leave_at_exit, connection, self._lease, self._channel, self._senders, attachment.session,
-            attachment.trainer)
+            self, _leave_at_exit, connection, self._lease, self._channel, self._senders,
+            attachment.session, attachment.trainer)
 
     @classmethod
     def open(cls, spec, *, trainer: int, trainers: int, parameters: dict[str, np.ndarray],
@@ -152,7 +152,7 @@ class Session:
         self._stage(name, self._checked_bits(name, gradient), final)
 
     def push_all(self, gradients: dict[str, np.ndarray | None], final: bool = True) -> None:
-        """push for each item, all checked before the first is sent; None: the parameter is absent."""
+        """push for each item, all checked before the first is sent; None: it is absent."""
         checked = {name: None if gradient is None else self._checked_bits(name, gradient)
                    for name, gradient in gradients.items()}
         for name, bits in checked.items():
@@ -320,7 +320,8 @@ class Session:
 def _enumerator(prefix: str, word: str, allowed) -> int:
     if word not in allowed:
         raise errors.InvalidArgument(
-            f"{prefix.lower()} '{word}': must be one of {', '.join(allowed)}{suggest(word, allowed)}")
+            f"{prefix.lower()} '{word}': must be one of {', '.join(allowed)}"
+            f"{suggest(word, allowed)}")
     return getattr(control_pb2, f"{prefix}_{word.upper()}")
 
 

@@ -1,6 +1,6 @@
 """dmuond.torch.DMuon: Muon by the daemon as a torch.optim.Optimizer.
 
-    optimizer = DMuon(model.named_parameters(), lr=0.02, adamw=["wte.*", "lm_head.*"], adamw_lr=3e-4)
+    optimizer = DMuon(model.named_parameters(), lr=0.02, adamw=["wte.*", "lm_head.*"])
     loss.backward()
     optimizer.step()
 """
@@ -21,7 +21,10 @@ from dmuond.session import Session
 
 _DTYPES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
 # What a param_group may change between steps; the rest of it goes into the session spec.
-_STEP_VALUES = {"muon": ("lr", "weight_decay", "momentum"), "adamw": ("lr", "weight_decay", "betas")}
+_STEP_VALUES = {
+    "muon": ("lr", "weight_decay", "momentum"),
+    "adamw": ("lr", "weight_decay", "betas"),
+}
 _NOT_IN_SPEC = ("params", "param_names", "name", "initial_lr")
 _log = logging.getLogger("dmuond")
 
@@ -119,7 +122,7 @@ class DMuon(torch.optim.Optimizer):
         for name, array in self._session.wait_all().items():
             tensor = self._tensors[name]
             if tensor.data_ptr() != array.ctypes.data:
-                tensor.copy_(_tensor_of(array, tensor.dtype))
+                tensor.copy_(_tensor_of(array, tensor.dtype).reshape(tensor.shape))
 
     def close(self) -> None:
         """Leaves the session; also done when the program ends."""
@@ -166,8 +169,8 @@ def _adamw_names(named, adamw) -> set[str]:
     names = [name for name, _ in named]
     if adamw is None:
         raise errors.InvalidArgument(
-            "DMuon: say which matrices AdamW should update, usually embeddings and the output head: "
-            "adamw=['wte.*', 'lm_head.*'], or adamw=[] for none")
+            "DMuon: say which matrices AdamW should update, usually embeddings and the output "
+            "head: adamw=['wte.*', 'lm_head.*'], or adamw=[] for none")
     for pattern in [adamw] if isinstance(adamw, str) else adamw:
         matches = fnmatch.filter(names, pattern)
         if not matches:
@@ -238,16 +241,21 @@ def _spec_of(groups, views: dict, top: dict) -> dict:
                 raise errors.InvalidArgument(
                     f"DMuon: '{name}' is a {type(tensor).__name__} of {tensor.dtype}: only whole "
                     f"float32, float16 and bfloat16 tensors; for shards use dmuond.Session")
-            entry = {"name": name, "shape": list(tensor.shape), "dtype": _DTYPES[tensor.dtype],
-                     "group": group["name"]}
+            entry = {"name": name, "shape": list(tensor.shape) or [1],
+                     "dtype": _DTYPES[tensor.dtype], "group": group["name"]}
             view = _view_of(name, tensor, group["rule"], views)
             parameters.append({**entry, "view": view} if view else entry)
     return {**top, "groups": spec_groups, "parameters": parameters}
 
 
 def _array_of(tensor: torch.Tensor) -> np.ndarray:
-    """A numpy array of the tensor's values: its own memory where that is possible, else a copy."""
+    """A numpy array of the tensor's values: its own memory where that is possible, else a copy.
+
+    A tensor without dimensions becomes an array of one element: the spec knows no scalars.
+    """
     tensor = tensor.detach()
+    if tensor.ndim == 0:
+        tensor = tensor.reshape(1)
     if tensor.layout != torch.strided:
         tensor = tensor.to_dense()
     tensor = tensor.cpu().contiguous()

@@ -39,7 +39,7 @@ class GrpcChannel:
                     size = _receive_message(chunks, bucket)
                     bucket.check_published(size, self._session, generation)
             if next(chunks, None) is not None:
-                raise errors.ProtocolError(f"{what}: the daemon sent more buckets than it announced")
+                raise errors.ProtocolError(f"{what}: more buckets than the daemon announced")
         except grpc.RpcError as rpc_error:
             raise control.error_from(rpc_error, what) from None
         finally:

@@ -103,7 +103,8 @@ def join_job(seconds: float = HELLO_SECONDS):
                 "opens a session on channel mpi or calls dmuond.join_mpi_job()")
 
     # Test every request each time: MPI makes progress inside these calls only.
-    _wait(lambda: all([request.Test() for request in (*receives.values(), *sends)]), silent, seconds)
+    requests = [*receives.values(), *sends]
+    _wait(lambda: all([request.Test() for request in requests]), silent, seconds)
     if not _has_owner(theirs):
         return None
     communicator = world.Create_group(world.Get_group(), CREATE_TAG)

@@ -42,7 +42,8 @@ def test_errors_are_also_the_standard_ones():
 
 def test_importing_loads_neither_mpi_nor_torch():
     code = "import sys, dmuond; print(sorted({'mpi4py', 'torch'} & set(sys.modules)))"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                            check=True)
     assert result.stdout.strip() == "[]"
 
 
