@@ -98,7 +98,7 @@ Status ValidateCoverage(const std::string& name, const std::vector<int64_t>& sha
                         const std::vector<Region>& regions) {
   Regions nonempty;
   for (const Region& region : regions) {
-    if (const Status status = ValidateRegion(name, shape, region); !status.ok()) {
+    if (Status status = ValidateRegion(name, shape, region); !status.ok()) {
       return status;
     }
     if (region.elements() > 0) {

@@ -100,6 +100,7 @@ TensorInfo ReadTensor(const Json& entry, const spec::KeyPath& path, int64_t data
 // Tensors follow each other without gap or overlap and fill the data section.
 void CheckLayout(const std::map<std::string, TensorInfo>& tensors, int64_t data_bytes) {
   std::vector<std::pair<const TensorInfo*, const std::string*>> by_offset;
+  by_offset.reserve(tensors.size());
   for (const auto& [name, tensor] : tensors) {
     by_offset.emplace_back(&tensor, &name);
   }

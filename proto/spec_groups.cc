@@ -178,6 +178,7 @@ std::vector<GroupSpec> ReadGroups(const Json* groups, const KeyPath& path,
     }
   }
   std::vector<GroupSpec> sorted;
+  sorted.reserve(by_name.size());
   for (auto& [name, group] : by_name) {
     sorted.push_back(std::move(group));
   }

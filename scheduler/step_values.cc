@@ -23,12 +23,18 @@ Status CheckValue(const std::string& group, const char* key, const std::optional
 }
 
 Status Check(const GroupOverrides& overrides) {
-  const std::string& group = overrides.group;
-  for (const Status& status : {CheckValue(group, "lr", overrides.lr, kNoLimit),
-                               CheckValue(group, "weight_decay", overrides.weight_decay, kNoLimit),
-                               CheckValue(group, "momentum", overrides.momentum, 1.0),
-                               CheckValue(group, "beta1", overrides.beta1, 1.0),
-                               CheckValue(group, "beta2", overrides.beta2, 1.0)}) {
+  struct Entry {
+    const char* key;
+    const std::optional<double>& value;
+    double limit;
+  };
+  const Entry entries[] = {{"lr", overrides.lr, kNoLimit},
+                           {"weight_decay", overrides.weight_decay, kNoLimit},
+                           {"momentum", overrides.momentum, 1.0},
+                           {"beta1", overrides.beta1, 1.0},
+                           {"beta2", overrides.beta2, 1.0}};
+  for (const Entry& entry : entries) {
+    Status status = CheckValue(overrides.group, entry.key, entry.value, entry.limit);
     if (!status.ok()) {
       return status;
     }
@@ -47,6 +53,7 @@ Result<StepValues> StepValues::Make(const SessionSpec& spec,
                                    " is not finite and > 0; gradients are divided by it");
   }
   values.grad_scale_ = grad_scale;
+  values.groups_.reserve(spec.groups.size());
   for (const GroupSpec& group : spec.groups) {
     values.groups_.push_back({{group.muon.lr, group.muon.weight_decay, group.muon.momentum, 1.0},
                               {group.adamw.lr, group.adamw.weight_decay, group.adamw.beta1,

@@ -71,6 +71,7 @@ std::vector<scheduler::StepValues> ParseSteps(const std::string& text, const Ses
                     (root.is_array() ? "a list of " + std::to_string(root.size()) : Excerpt(root)));
   }
   std::vector<scheduler::StepValues> values;
+  values.reserve(root.size());
   for (size_t i = 0; i < root.size(); ++i) {
     const std::string title = "step[" + std::to_string(i) + "]";
     values.push_back(ReadStep(root[i], spec::KeyPath::Titled(title), spec));
