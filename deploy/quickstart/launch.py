@@ -71,7 +71,7 @@ def _run_adamw(processes, options, scratch):
 
 def _run_beside_owners(processes, options, scratch):
     socket = scratch / "dmuond.sock"
-    owners = processes.start("owners", _mpirun() + _owner_command(options, socket))
+    owners = processes.start("owners", _mpirun(scratch) + _owner_command(options, socket))
     processes.wait_for_line(owners, "dmuond ready")
     for trainer in range(options.trainers):
         processes.start(f"trainer-{trainer}",
@@ -82,7 +82,7 @@ def _run_beside_owners(processes, options, scratch):
 
 def _run_in_one_mpi_job(processes, options, scratch):
     socket = scratch / "dmuond.sock"
-    job = _mpirun() + _owner_command(options, socket)
+    job = _mpirun(scratch) + _owner_command(options, socket)
     for trainer in range(options.trainers):
         job += [":", "-np", "1", *_trainer_command(
             "dmuond", options, "--trainer", str(trainer), "--address", f"unix:{socket}",
@@ -91,9 +91,11 @@ def _run_in_one_mpi_job(processes, options, scratch):
     processes.wait_for_all()
 
 
-def _mpirun():
-    # More ranks than cores is normal here, and owners and trainers take turns on the cores.
-    command = ["mpirun", "--oversubscribe", "--bind-to", "none"]
+def _mpirun(scratch):
+    # More ranks than cores is normal here, and owners and trainers take turns on the cores. Shared
+    # memory lies in the scratch folder, which is removed also when mpirun is killed.
+    command = ["mpirun", "--oversubscribe", "--bind-to", "none",
+               "--mca", "btl_vader_backing_directory", str(scratch)]
     return command + ["--allow-run-as-root"] if os.geteuid() == 0 else command
 
 
@@ -128,9 +130,12 @@ class _Process:
         self.log = log
         self.lines = []
         self.seen = threading.Condition()
+        # A session of its own: mpirun exits without cleaning up when a second signal follows the
+        # first, so that only the launcher may send one, not the terminal too.
         self.popen = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL,
                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                      errors="replace", preexec_fn=_die_with_parent)
+                                      errors="replace", start_new_session=True,
+                                      preexec_fn=_die_with_parent)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 

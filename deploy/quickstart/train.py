@@ -20,7 +20,8 @@ import optimizers
 from model import GPT, ModelConfig, loss_of, parameter_count
 
 EVALUATIONS = 12
-PROGRESS_LINES = 24
+PROGRESS_LINES = 24  # at least, in runs that are long enough
+MOST_STEPS_WITHOUT_PROGRESS = 20
 
 
 def parse_arguments():
@@ -67,7 +68,7 @@ class Record:
         self.write(step=step, loss=loss, seconds=round(self.seconds, 4),
                    tokens_per_second=round(rate, 1),
                    optimizer_ms=round(optimizer_seconds * 1e3, 3))
-        every = max(1, self._args.steps // PROGRESS_LINES)
+        every = max(1, min(self._args.steps // PROGRESS_LINES, MOST_STEPS_WITHOUT_PROGRESS))
         if self._args.trainer == 0 and (step % every == 0 or step == self._args.steps):
             print(f"{self._args.optimizer:6}  step {step:4}/{self._args.steps}  loss {loss:.4f}  "
                   f"validation {self._validation_loss:.4f}  {rate:6.0f} tokens/s  "
