@@ -263,6 +263,7 @@ void Engine::OnTrainerBucket(int world_rank, BucketPtr bucket) {
   bool known = session_ && header.session == session_->id() &&
                header.trainer < session_->trainer_count() &&
                session_->trainer(header.trainer).mpi_rank == world_rank;
+  if (!session_ || header.session < session_->id()) return;  // of a session that has ended
   if (!known) {
     spdlog::error("dropped a bucket from MPI rank {}: it is not trainer {} of session {}",
                   world_rank, header.trainer, header.session);

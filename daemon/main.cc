@@ -16,6 +16,7 @@
 #include "daemon/engine.h"
 #include "daemon/last_words.h"
 #include "daemon/signals.h"
+#include "daemon/transport/job_files.h"
 #include "daemon/transport/mpi_world.h"
 #include "daemon/version.h"
 #include "kernels/device.h"
@@ -94,6 +95,7 @@ int Serve(const Config& config) {
                          [&](int signal) {
                            spdlog::critical("{}", LastWords(world, signal, engine.Pending()));
                            if (has_socket) unlink(socket_path.c_str());
+                           RemoveJobFiles();
                            _exit(128 + signal);
                          });
     std::optional<ControlServer> server;
@@ -108,6 +110,7 @@ int Serve(const Config& config) {
     code = engine.Run();
   } catch (const std::exception& error) {
     spdlog::critical("{}", error.what());
+    RemoveJobFiles();
     MpiWorld::Abort(1);
   }
   GuardFinalize(world, code);

@@ -1,0 +1,29 @@
+"""Resident memory of owners and trainers stays where it is: 200 steps, within 1% after step 20."""
+
+import pathlib
+import subprocess
+
+import pytest
+
+HERE = pathlib.Path(__file__).parent
+
+
+@pytest.mark.parametrize("channel", ["grpc", "mpi"])
+def test_memory_is_flat(start_owners, python, tmp_path, channel):
+    argv = [python, str(HERE / "memory_trainer.py"), "--address", f"unix:{tmp_path}/d.sock",
+            "--channel", channel]
+    if channel == "mpi":
+        owners = start_owners(program=(2, argv, {"PYTHONUNBUFFERED": "1"}), folder=tmp_path,
+                              options=["--exit-after-session"])
+        assert owners.wait(200) == 0, owners.log()
+        lines = owners.log()
+    else:
+        owners = start_owners(folder=tmp_path)
+        trainers = [subprocess.Popen([*argv, "--trainer", str(t)], stdout=subprocess.PIPE,
+                                     stderr=subprocess.STDOUT, text=True) for t in range(2)]
+        lines = "".join(t.communicate(timeout=200)[0] for t in trainers)
+    found = [line.split() for line in lines.splitlines() if line.startswith("resident ")]
+    assert len(found) == 4, lines  # two trainers; trainer 0 reports two owners
+    for _, who, at_20, at_200 in found:
+        assert int(at_20) > 1 << 20
+        assert int(at_200) <= 1.01 * int(at_20), f"{who}: {at_20} at step 20, {at_200} at step 200"
