@@ -2,6 +2,7 @@
 each owner's."""
 
 import argparse
+import gc
 import os
 
 import grpc
@@ -14,6 +15,7 @@ EARLY, LATE = 20, 200
 
 
 def own_bytes():
+    gc.collect()
     with open("/proc/self/statm", encoding="ascii") as statm:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGESIZE")
 
