@@ -33,7 +33,7 @@ Engine::Engine(const Config& config, const MpiWorld& world, kernels::Device& dev
       world_(world),
       device_(device),
       own_(world.owner()),
-      transport_(MakeMpiTransport(world)),
+      transport_(MakeMpiTransport(world, pool_)),
       worker_(std::make_unique<ComputeWorker>()),
       heartbeat_(own_, world.owners(), config.heartbeat_s, Clock::now()),
       statuses_(world.owners()),
@@ -206,7 +206,7 @@ void Engine::OnStartSession(const v1::StartSession& message) {
   try {
     session_ = std::make_unique<OwnerSession>(
         OwnerSession::Environment{static_cast<uint32_t>(own_), &device_, worker_.get(), &inbox_,
-                                  this},
+                                  &pool_, this},
         message);
   } catch (const std::exception& exception) {
     error = "owner " + std::to_string(own_) + ": " + exception.what();
@@ -217,6 +217,7 @@ void Engine::OnStartSession(const v1::StartSession& message) {
 void Engine::OnEndSession(const v1::EndSession& message) {
   if (session_ && session_->id() == message.session()) session_.reset();
   ingress_.EndSession(message.reason());
+  pool_.Clear();
   step_active_ = false;
 }
 

@@ -20,6 +20,7 @@
 #include "daemon/heartbeat.h"
 #include "daemon/inbox.h"
 #include "daemon/owner/owner_session.h"
+#include "daemon/transport/bucket_pool.h"
 #include "daemon/transport/transport.h"
 
 namespace dmuon {
@@ -50,6 +51,7 @@ class Engine final : public TransportHandler,
   void Submit(std::string method, std::string request, Reply reply) override;
   void ForwardBucket(uint32_t owner, BucketPtr bucket) override;
   Ingress& ingress() override { return ingress_; }
+  BucketPool& pool() override { return pool_; }
 
  private:
   // TransportHandler.
@@ -94,6 +96,7 @@ class Engine final : public TransportHandler,
   int own_;
   Inbox inbox_;
   Ingress ingress_;
+  BucketPool pool_;
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<ComputeWorker> worker_;
   std::unique_ptr<OwnerSession> session_;

@@ -1,4 +1,5 @@
 // dmuond: one owner process of the DMuon daemon.
+#include <malloc.h>
 #include <sched.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
@@ -121,6 +122,8 @@ int Serve(const Config& config) {
 }  // namespace dmuon
 
 int main(int argc, char** argv) {
+  // gRPC's threads come and go; without a limit each warms up an arena of its own.
+  mallopt(M_ARENA_MAX, 2);
   dmuon::BlockSignals();
   try {
     dmuon::CommandLine line = dmuon::ParseCommandLine({argv + 1, argv + argc});

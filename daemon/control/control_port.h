@@ -6,6 +6,7 @@
 #include "daemon/control/ingress.h"
 #include "daemon/coordinator/coordinator_host.h"
 #include "daemon/transport/bucket_buffer.h"
+#include "daemon/transport/bucket_pool.h"
 
 namespace dmuon {
 
@@ -17,6 +18,7 @@ class ControlPort {
   // Sends an accepted bucket message on to its owner.
   virtual void ForwardBucket(uint32_t owner, BucketPtr bucket) = 0;
   virtual Ingress& ingress() = 0;
+  virtual BucketPool& pool() = 0;
 };
 
 }  // namespace dmuon

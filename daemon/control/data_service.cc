@@ -35,7 +35,7 @@ grpc::Status DataService::Push(grpc::ServerContext*, grpc::ServerReader<v1::Chun
   if (!status.ok()) return ToGrpc(status);
 
   // The header fits the layout, so this is bounded by what the plan says.
-  auto bucket = std::make_shared<BucketBuffer>(
+  auto bucket = relay_.port().pool().Take(
       BucketMessageBytes(header.entries, static_cast<int64_t>(header.payload_bytes)));
   int64_t filled = 0;
   do {

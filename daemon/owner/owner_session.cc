@@ -33,10 +33,10 @@ OwnerSession::OwnerSession(const Environment& environment, const v1::StartSessio
   }
   trainers_.resize(start.trainers());
   MakeBatches();
-  environment_.worker->Post(
-      [core = core_, device = environment_.device, owner = environment_.owner] {
-        core->worker = std::make_unique<StepWorker>(*device, core->spec, core->plan, owner);
-      });
+  environment_.worker->Post([core = core_, device = environment_.device, pool = environment_.pool,
+                             owner = environment_.owner] {
+    core->worker = std::make_unique<StepWorker>(*device, *pool, core->spec, core->plan, owner);
+  });
 }
 
 OwnerSession::~OwnerSession() {

@@ -47,6 +47,7 @@ class OwnerSession {
     kernels::Device* device = nullptr;
     ComputeWorker* worker = nullptr;
     Inbox* engine = nullptr;
+    BucketPool* pool = nullptr;
     OwnerSessionHost* host = nullptr;
   };
 

@@ -21,9 +21,9 @@ const std::byte* Locate(const TrainerSet& trainers, const PiecePlace& place,
 
 }  // namespace
 
-StepWorker::StepWorker(kernels::Device& device, const SessionSpec& spec,
+StepWorker::StepWorker(kernels::Device& device, BucketPool& pool, const SessionSpec& spec,
                        const scheduler::Plan& plan, uint32_t owner)
-    : device_(device), spec_(spec), plan_(plan), state_(device, plan, owner) {}
+    : device_(device), pool_(pool), spec_(spec), plan_(plan), state_(device, plan, owner) {}
 
 const ParameterSpec& StepWorker::ParameterOf(uint32_t piece) const {
   return spec_.parameters[plan_.pieces[piece].parameter];
@@ -164,8 +164,7 @@ std::vector<PublishedBucket> StepWorker::Publish(const TrainerSet& trainers,
     if (layout.payload_bytes == 0) continue;
     header.trainer = trainer;
     header.payload_bytes = layout.payload_bytes;
-    messages[trainer] =
-        std::make_shared<BucketBuffer>(BucketMessageBytes(header.entries, layout.payload_bytes));
+    messages[trainer] = pool_.Take(BucketMessageBytes(header.entries, layout.payload_bytes));
     messages[trainer]->set_header(header);
     // Also the payload, for its padding: no byte leaves that was not meant to.
     std::memset(messages[trainer]->presence(), 0,

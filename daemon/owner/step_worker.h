@@ -8,6 +8,7 @@
 
 #include "daemon/owner/assembly.h"
 #include "daemon/owner/trainer_set.h"
+#include "daemon/transport/bucket_pool.h"
 #include "kernels/device.h"
 #include "scheduler/owned_state.h"
 #include "scheduler/plan.h"
@@ -24,8 +25,8 @@ struct PublishedBucket {
 class StepWorker {
  public:
   // All arguments outlive the worker.
-  StepWorker(kernels::Device& device, const SessionSpec& spec, const scheduler::Plan& plan,
-             uint32_t owner);
+  StepWorker(kernels::Device& device, BucketPool& pool, const SessionSpec& spec,
+             const scheduler::Plan& plan, uint32_t owner);
 
   // Takes the parameter values that training starts from. Returns an empty string, or one line that
   // names the parameter and what is wrong with it: trainers differ, or a value is not finite.
@@ -59,6 +60,7 @@ class StepWorker {
                        float* destination);
 
   kernels::Device& device_;
+  BucketPool& pool_;
   const SessionSpec& spec_;
   const scheduler::Plan& plan_;
   scheduler::OwnedState state_;

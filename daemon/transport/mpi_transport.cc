@@ -7,6 +7,7 @@
 #include <map>
 #include <vector>
 
+#include "daemon/transport/bucket_pool.h"
 #include "daemon/transport/communicators.h"
 #include "daemon/transport/mpi_check.h"
 #include "daemon/transport/mpi_world.h"
@@ -26,8 +27,11 @@ constexpr int64_t kUnit = kBucketAlignment;  // bucket messages are counted in u
 
 class MpiTransport : public Transport {
  public:
-  explicit MpiTransport(const MpiWorld& world)
-      : world_(world), owners_(world.communicators().owners), data_(world.communicators().data) {
+  MpiTransport(const MpiWorld& world, BucketPool& pool)
+      : world_(world),
+        pool_(pool),
+        owners_(world.communicators().owners),
+        data_(world.communicators().data) {
     DMUON_MPI(MPI_Type_contiguous(kUnit, MPI_BYTE, &unit_));
     DMUON_MPI(MPI_Type_commit(&unit_));
   }
@@ -157,7 +161,7 @@ class MpiTransport : public Transport {
         continue;
       }
       Receive& receive = receives_[{comm, status.MPI_SOURCE}].emplace_back();
-      receive.bucket = std::make_shared<BucketBuffer>(bytes);
+      receive.bucket = pool_.Take(bytes);
       DMUON_MPI(MPI_Imrecv(receive.bucket->data(), units, unit_, &message, &receive.request));
     }
   }
@@ -206,6 +210,7 @@ class MpiTransport : public Transport {
   }
 
   const MpiWorld& world_;
+  BucketPool& pool_;
   MPI_Comm owners_;
   MPI_Comm data_;
   MPI_Datatype unit_ = MPI_DATATYPE_NULL;
@@ -217,8 +222,8 @@ class MpiTransport : public Transport {
 
 }  // namespace
 
-std::unique_ptr<Transport> MakeMpiTransport(const MpiWorld& world) {
-  return std::make_unique<MpiTransport>(world);
+std::unique_ptr<Transport> MakeMpiTransport(const MpiWorld& world, BucketPool& pool) {
+  return std::make_unique<MpiTransport>(world, pool);
 }
 
 }  // namespace dmuon

@@ -12,6 +12,7 @@
 
 namespace dmuon {
 
+class BucketPool;
 class MpiWorld;
 
 // What arrives. Called from Transport::Poll.
@@ -49,6 +50,7 @@ class Transport {
   virtual void Flush(double timeout_s) = 0;
 };
 
-std::unique_ptr<Transport> MakeMpiTransport(const MpiWorld& world);
+// Both arguments outlive the transport.
+std::unique_ptr<Transport> MakeMpiTransport(const MpiWorld& world, BucketPool& pool);
 
 }  // namespace dmuon
