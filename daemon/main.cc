@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <exception>
 #include <memory>
@@ -87,11 +88,18 @@ int Serve(const Config& config) {
   spdlog::drop_all();
   SetUpLog(config, "owner " + std::to_string(world.owner()));
   std::string socket_path = SocketPath(config.address);
+  std::atomic<bool> has_socket = false;
   int code = 1;
+  // Nothing is waited for: the line goes out, files go away, the job ends.
+  auto give_up = [&](const std::exception& error) {
+    spdlog::critical("{}", error.what());
+    if (has_socket) unlink(socket_path.c_str());
+    RemoveJobFiles();
+    MpiWorld::Abort(1);
+  };
   try {
     std::unique_ptr<kernels::Device> device = MakeDevice(config, world);
     Engine engine(config, world, *device);
-    bool has_socket = false;
     SignalThread signals([&engine] { engine.RequestDrain(); },
                          [&](int signal) {
                            spdlog::critical("{}", LastWords(world, signal, engine.Pending()));
@@ -108,11 +116,13 @@ int Serve(const Config& config) {
       std::printf("dmuond ready: %d owners, address %s\n", world.owners(), config.address.c_str());
       std::fflush(stdout);
     }
-    code = engine.Run();
+    try {
+      code = engine.Run();
+    } catch (const std::exception& error) {
+      give_up(error);
+    }
   } catch (const std::exception& error) {
-    spdlog::critical("{}", error.what());
-    RemoveJobFiles();
-    MpiWorld::Abort(1);
+    give_up(error);
   }
   GuardFinalize(world, code);
   return code;

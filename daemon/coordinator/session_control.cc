@@ -387,6 +387,7 @@ void SessionControl::End(const Status& status) {
   for (Trainer& trainer : trainers_) {
     for (const Reply& reply : std::exchange(trainer.wait_ready, {})) reply(status, {});
   }
+  for (const Pending& pending : std::exchange(pending_, {})) pending.done(end_reason_);
   v1::OwnerMessage message;
   message.mutable_end_session()->set_session(setup_.id);
   message.mutable_end_session()->set_reason(end_reason_);
