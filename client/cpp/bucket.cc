@@ -32,6 +32,8 @@ Bucket::Bucket(BucketLayout layout) : layout_(std::move(layout)), pushed_(layout
 
 void Bucket::BeginStep() {
   std::fill(pushed_.begin(), pushed_.end(), Pushed{});
+  fresh_ = 0;
+  final_ = 0;
   sent_final_ = false;
 }
 
@@ -42,20 +44,20 @@ void Bucket::Stage(size_t entry, const std::byte* region, bool final) {
     std::memcpy(packed + run.packed * to.element_bytes, region + run.region * to.element_bytes,
                 run.length * to.element_bytes);
   }
-  pushed_[entry] = {true, true, final};
+  Mark(entry, true, final);
 }
 
-void Bucket::DeclareAbsent(size_t entry) { pushed_[entry] = {false, true, true}; }
+void Bucket::DeclareAbsent(size_t entry) { Mark(entry, false, true); }
 
-bool Bucket::Complete() const {
-  return Final() || std::all_of(pushed_.begin(), pushed_.end(),
-                                [](const Pushed& pushed) { return pushed.fresh; });
+void Bucket::Mark(size_t entry, bool present, bool final) {
+  fresh_ += pushed_[entry].fresh ? 0 : 1;
+  final_ += final && !pushed_[entry].final ? 1 : 0;
+  pushed_[entry] = {present, true, final};
 }
 
-bool Bucket::Final() const {
-  return std::all_of(pushed_.begin(), pushed_.end(),
-                     [](const Pushed& pushed) { return pushed.final; });
-}
+bool Bucket::Complete() const { return Final() || fresh_ == pushed_.size(); }
+
+bool Bucket::Final() const { return final_ == pushed_.size(); }
 
 std::span<const std::byte> Bucket::Seal(BucketKind kind, bool final, const Stamp& stamp) {
   std::memset(presence(), 0, body_ - sizeof(BucketHeader));
@@ -67,6 +69,7 @@ std::span<const std::byte> Bucket::Seal(BucketKind kind, bool final, const Stamp
     }
     pushed_[entry].fresh = false;
   }
+  fresh_ = 0;
   BucketHeader header;
   header.kind = static_cast<uint8_t>(kind);
   header.flags = final ? kBucketFinal : 0;

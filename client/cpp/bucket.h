@@ -54,7 +54,7 @@ class Bucket {
   bool sent_final() const { return sent_final_; }
 
   void BeginStep();
-  // Packs an entry from the region's row-major storage.
+  // Packs an entry, not final yet, from the region's row-major storage.
   void Stage(size_t entry, const std::byte* region, bool final);
   void DeclareAbsent(size_t entry);
   // Whether a message should go: every entry is final, or is new since the last message.
@@ -78,6 +78,7 @@ class Bucket {
   };
 
   explicit Bucket(BucketLayout layout);
+  void Mark(size_t entry, bool present, bool final);
   std::byte* presence() const { return buffer_.get() + sizeof(BucketHeader); }
   std::byte* payload() const { return buffer_.get() + body_; }
 
@@ -86,6 +87,8 @@ class Bucket {
   int64_t buffer_bytes_ = 0;
   std::unique_ptr<std::byte[]> buffer_;
   std::vector<Pushed> pushed_;
+  size_t fresh_ = 0;  // entries that are
+  size_t final_ = 0;
   bool sent_final_ = false;
 };
 

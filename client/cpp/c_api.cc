@@ -148,7 +148,7 @@ dmuon_status dmuon_open(const char* spec_json, const dmuon_parameter* parameters
     if (options == nullptr) return NullArgument("options");
     Result<std::vector<Parameter>> converted = ToParameters(parameters, count);
     if (!converted.ok()) return converted.status();
-    auto opened = Session::Open(spec_json, std::move(converted.value()), ToOptions(*options));
+    auto opened = Session::Open(spec_json, converted.value(), ToOptions(*options));
     if (!opened.ok()) return opened.status();
     *session = new dmuon_session{std::move(opened.value())};
     return Status::Ok();

@@ -18,7 +18,7 @@ struct Lease::Impl {
   Status lost;                             // ok while held
   grpc::ClientContext* waiting = nullptr;  // cancelled when the lease is lost
 
-  void Watch(v1::HoldRequest request) {
+  void Watch(const v1::HoldRequest& request) {
     auto stream = connection.rpc().control->Hold(&hold, request);
     v1::HoldEvent event;
     std::string last;

@@ -87,8 +87,9 @@ class Session::Impl {
 Status Session::Impl::Start(double timeout_s) {
   if (attachment_.resumed) return Receive(attachment_.generation);
   for (const HeldParameter& parameter : parameters_) {
-    for (auto& [bucket, entry] : parameter.places)
+    for (auto& [bucket, entry] : parameter.places) {
       bucket->Stage(entry, parameter.data.data(), true);
+    }
   }
   for (Bucket& bucket : attachment_.buckets) {
     Send(bucket, BucketKind::kInitial, true, attachment_.generation);
@@ -259,7 +260,7 @@ Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Session::~Session() = default;
 
 Result<std::unique_ptr<Session>> Session::Open(std::string_view spec_json,
-                                               std::vector<Parameter> parameters,
+                                               const std::vector<Parameter>& parameters,
                                                const SessionOptions& options) {
   if (options.trainer >= options.trainers) {
     return Status::InvalidArgument("trainer " + std::to_string(options.trainer) + " of " +

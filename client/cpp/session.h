@@ -78,7 +78,7 @@ class Session {
   // session spec (proto/README.md); `parameters` are all of its parameters, in any order.
   // InvalidArgument before anything was sent or changed.
   static Result<std::unique_ptr<Session>> Open(std::string_view spec_json,
-                                               std::vector<Parameter> parameters,
+                                               const std::vector<Parameter>& parameters,
                                                const SessionOptions& options);
   // Without Close, the daemon reports that the trainer died.
   ~Session();

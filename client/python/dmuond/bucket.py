@@ -57,31 +57,34 @@ class Bucket:
         self.entries = [
             Entry(e, shapes[e.parameter], regions[e.parameter], self.buffer[self._body:])
             for e in proto.entries]
-        self._pushed = [False] * count  # in this step
-        self._fresh = [False] * count   # since the last message
-        self._final = [False] * count
-        self.sent_final = False
+        self.begin_step()
 
     def begin_step(self) -> None:
-        for flags in (self._pushed, self._fresh, self._final):
-            flags[:] = [False] * len(flags)
+        self._pushed = [False] * len(self.entries)  # in this step
+        self._fresh: set[int] = set()  # entries that are new since the last message
+        self._final: set[int] = set()
         self.sent_final = False
 
     def stage(self, entry: int, flat: np.ndarray, final: bool) -> None:
+        """Packs an entry that is not final yet."""
         self.entries[entry].pack(flat)
-        self._pushed[entry] = self._fresh[entry] = True
-        self._final[entry] = final
+        self._pushed[entry] = True
+        self._mark(entry, final)
 
     def declare_absent(self, entry: int) -> None:
-        self._pushed[entry] = False
-        self._fresh[entry] = self._final[entry] = True
+        self._mark(entry, True)
+
+    def _mark(self, entry: int, final: bool) -> None:
+        self._fresh.add(entry)
+        if final:
+            self._final.add(entry)
 
     def complete(self) -> bool:
         """Whether a message should go: every entry is final, or is new since the last message."""
-        return all(self._final) or all(self._fresh)
+        return self.final() or len(self._fresh) == len(self.entries)
 
     def final(self) -> bool:
-        return all(self._final)
+        return len(self._final) == len(self.entries)
 
     def seal(self, kind: int, final: bool, session: int, generation: int,
              trainer: int) -> np.ndarray:
@@ -93,7 +96,7 @@ class Bucket:
         payload_bytes = self.payload_bytes if any(self._pushed) else 0
         message.Header(kind, message.FLAG_FINAL if final else 0, session, generation, self.number,
                        trainer, payload_bytes, len(self.entries)).pack_into(self.buffer)
-        self._fresh[:] = [False] * len(self._fresh)
+        self._fresh.clear()
         self.sent_final = final
         return self.buffer[:self._body + payload_bytes]
 

@@ -1,4 +1,4 @@
-"""What goes wrong, as exception classes. A message is one line: the thing, the cause, what to do."""
+"""What goes wrong, as exception classes. A message is one line: thing, cause, what to do."""
 
 from __future__ import annotations
 

@@ -29,7 +29,8 @@ class StepReport:
 
     `outcome` is "committed", "skipped" (something was not finite, `parameter` names it; nothing
     changed and the step's number is used up) or "aborted" (the same number is repeated).
-    `grad_norm` is after grad_scale and reduction, before clipping by `clip_factor`. Times are in seconds.
+    `grad_norm` is after grad_scale and reduction, before clipping by `clip_factor`. Times are in
+    seconds.
     """
 
     step: int
