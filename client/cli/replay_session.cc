@@ -33,6 +33,11 @@ int64_t LargestPiece(const scheduler::Plan& plan) {
   return elements;
 }
 
+[[noreturn]] void RefuseGradient(const std::string& path, const std::string& name) {
+  throw InputError(path + ": the gradient of '" + name +
+                   "' has another shape than the parameter, or an integer type");
+}
+
 // The earlier of two parameters, where -1 stands for none.
 int64_t Earlier(int64_t a, int64_t b) { return a == kNone ? b : b == kNone ? a : std::min(a, b); }
 
@@ -60,17 +65,20 @@ uint32_t ReplaySession::ParameterIndex(const std::string& path, const std::strin
   return found->second;
 }
 
-int64_t ReplaySession::LoadGradients(const std::string& path, const SafetensorsFile& file,
-                                     const scheduler::StepValues& values, StepReport* report) {
+void ReplaySession::MarkPresent(const std::string& path, const SafetensorsFile& file) {
   std::fill(present_.begin(), present_.end(), false);
   for (const auto& [name, tensor] : file.tensors()) {
     const uint32_t index = ParameterIndex(path, name);
     if (tensor.shape != spec_.parameters[index].shape || tensor.dtype == DType::kInt64) {
-      throw InputError(path + ": the gradient of '" + name +
-                       "' has another shape than the parameter, or an integer type");
+      RefuseGradient(path, name);
     }
     present_[index] = true;
   }
+}
+
+int64_t ReplaySession::LoadGradients(const std::string& path, const SafetensorsFile& file,
+                                     const scheduler::StepValues& values, StepReport* report) {
+  MarkPresent(path, file);
   const float factor =
       scheduler::ReductionFactor(spec_.reduce, /*contributors=*/1, values.grad_scale());
   int64_t not_finite = kNone;

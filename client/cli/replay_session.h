@@ -51,7 +51,9 @@ class ReplaySession {
   uint32_t ParameterIndex(const std::string& path, const std::string& name) const;
 
  private:
-  // Fills gradient buffers and marks what is present. Returns the first parameter that is not
+  // Checks the file's tensors and notes which parameters have a gradient.
+  void MarkPresent(const std::string& path, const SafetensorsFile& file);
+  // Fills the gradient buffers of what the file has. Returns the first parameter that is not
   // finite, or -1.
   int64_t LoadGradients(const std::string& path, const SafetensorsFile& file,
                         const scheduler::StepValues& values, StepReport* report);

@@ -74,11 +74,15 @@ void CheckTensor(const std::string& path, const SafetensorsFile& file, const std
   }
 }
 
+[[noreturn]] void RefuseTensor(const std::string& path, const std::string& name) {
+  throw InputError(path + ": the spec does not call for tensor '" + name + "'");
+}
+
 void CheckNothingElse(const std::string& path, const SafetensorsFile& file,
                       const std::set<std::string>& expected) {
   for (const auto& [name, tensor] : file.tensors()) {
     if (expected.count(name) == 0) {
-      throw InputError(path + ": the spec does not call for tensor '" + name + "'");
+      RefuseTensor(path, name);
     }
   }
 }
