@@ -49,7 +49,7 @@ as_root() {
     "$@"
   else
     command -v sudo >/dev/null ||
-      fail "these packages are missing and need root: ${missing[*]}; run this as root, or install sudo"
+      fail "run this as root, or install sudo: these packages are missing: ${missing[*]}"
     sudo "$@"
   fi
 }
@@ -75,7 +75,8 @@ install_missing() {
       "/etc/apt/sources.list (Debian 12, main), then run this again"
 }
 
-command -v dpkg-query >/dev/null || fail "this is no Debian system; deploy/README.md lists what is needed"
+command -v dpkg-query >/dev/null ||
+  fail "this is no Debian system: install what the lists in this script name by other means"
 sets=("$@")
 ((${#sets[@]})) || sets=(build run)
 packages=()

@@ -58,7 +58,8 @@ for name in steps owners trainers; do
   [[ ${!name} =~ ^[1-9][0-9]*$ ]] || fail "--$name '${!name}' is not a positive number"
 done
 [[ $channel == grpc || $channel == mpi ]] || fail "--channel '$channel': choose grpc or mpi"
-((24 % trainers == 0)) || fail "--trainers $trainers: 24 windows do not divide evenly; try 1, 2, 3 or 4"
+((24 % trainers == 0)) ||
+  fail "--trainers $trainers: 24 windows do not divide evenly; try 1, 2, 3 or 4"
 
 [[ $install == no ]] || run_step "$root/deploy/install-packages.sh" build run
 mkdir -p "$out"

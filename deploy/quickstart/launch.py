@@ -58,7 +58,9 @@ def run(optimizer, options):
 def _scratch_folder():
     """A new folder for sockets and MPI's files; its path leaves room for a socket's 107 bytes."""
     parent = tempfile.gettempdir()
-    return pathlib.Path(tempfile.mkdtemp(prefix="dmuon-", dir=parent if len(parent) < 60 else "/tmp"))
+    if len(parent) > 60:
+        parent = "/tmp"
+    return pathlib.Path(tempfile.mkdtemp(prefix="dmuon-", dir=parent))
 
 
 def _run_adamw(processes, options, scratch):
