@@ -1,0 +1,36 @@
+// One owner of an MPI job whose owner 1 is killed: the others say their last words.
+#include <mpi.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "daemon/last_words.h"
+#include "daemon/signals.h"
+#include "daemon/transport/communicators.h"
+#include "daemon/transport/mpi_world.h"
+
+int main() {
+  dmuon::BlockSignals();
+  dmuon::MpiWorld world(60);
+  if (world.owner() == 0) {
+    std::printf("before: %s\n", dmuon::LastWords(world, SIGTERM, "step 7, idle").c_str());
+    std::printf("owner 1 is pid %ld\n", static_cast<long>(world.owner_info(1).pid));
+    std::fflush(stdout);
+  }
+  MPI_Barrier(world.communicators().owners);
+  if (world.owner() == 1) raise(SIGKILL);
+
+  // mpirun tells the survivors. Owner 2 stays for as long as it may, so that it is not gone when
+  // owner 0 looks.
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  int signal = 0;
+  sigwait(&set, &signal);
+  if (world.owner() == 2) pause();
+  std::printf("after: %s\n",
+              dmuon::LastWords(world, signal, "step 7, waiting for owner 1").c_str());
+  std::fflush(stdout);
+  _exit(128 + signal);
+}
