@@ -7,9 +7,13 @@ mapfile -t files < <(sources_of cc | grep -v '^tests/' | while read -r file; do
   grep -qF "\"$PWD/$file\"" "$build/compile_commands.json" && echo "$file"
 done)
 ((${#files[@]})) || { echo "tidy.sh: $build/compile_commands.json names no source" >&2 && exit 1; }
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-if ! printf '%s\0' "${files[@]}" | xargs -0 -n 1 -P "$(nproc)" clang-tidy --quiet -p "$build" \
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+log=$scratch/log
+# clang-tidy cannot read the compiler's precompiled headers.
+sed -E 's/-Winvalid-pch|-include [^ ]*cmake_pch\.hxx//g' "$build/compile_commands.json" \
+  >"$scratch/compile_commands.json"
+if ! printf '%s\0' "${files[@]}" | xargs -0 -n 1 -P "$(nproc)" clang-tidy --quiet -p "$scratch" \
   >"$log" 2>/dev/null; then
   cat "$log"
   echo "tidy.sh: clang-tidy complains, see above" >&2
