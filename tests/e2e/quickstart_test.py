@@ -43,7 +43,7 @@ def test_loss_does_not_depend_on_owners_or_trainers(quickstart, tmp_path):
     final = {}
     for owners, trainers in ((1, 1), (2, 3)):
         quickstart.out = tmp_path / f"{owners}-{trainers}"
-        code, output = quickstart.run("--steps", "6", "--owners", str(owners),
+        code, output = quickstart.run("--steps", "3", "--owners", str(owners),
                                       "--trainers", str(trainers))
         assert code == 0, output
         report = json.loads((quickstart.out / "report.json").read_text(encoding="utf-8"))
