@@ -51,26 +51,33 @@ std::vector<Option> OptionsOf(Config& c) {
   return options;
 }
 
-template <typename T>
-T ValueAs(const toml::node& node, const std::string& key, const char* kind) {
-  auto value = node.value<T>();
-  if (!value) {
-    std::ostringstream text;
-    text << key << ": " << toml::node_view<const toml::node>(node) << " is not " << kind;
-    throw ConfigError(text.str());
-  }
-  return *value;
+[[noreturn]] void RefuseKind(const Option& option, const toml::node& node, const char* kind) {
+  std::ostringstream text;
+  text << option.key << ": " << toml::node_view<const toml::node>(node) << " is not " << kind;
+  throw ConfigError(text.str());
+}
+
+int64_t IntegerOf(const Option& option, const toml::node& node) {
+  if (!node.is_integer()) RefuseKind(option, node, "an integer");
+  return node.as_integer()->get();
 }
 
 void Assign(const Option& option, const toml::node& node) {
-  if (option.text != nullptr) *option.text = ValueAs<std::string>(node, option.key, "a string");
-  if (option.number != nullptr) *option.number = ValueAs<double>(node, option.key, "a number");
-  if (option.boolean != nullptr) *option.boolean = ValueAs<bool>(node, option.key, "true or false");
-  if (option.long_integer != nullptr) {
-    *option.long_integer = ValueAs<int64_t>(node, option.key, "an integer");
+  if (option.text != nullptr) {
+    if (!node.is_string()) RefuseKind(option, node, "a string");
+    *option.text = node.as_string()->get();
   }
+  if (option.number != nullptr) {
+    if (!node.is_number()) RefuseKind(option, node, "a number");
+    *option.number = *node.value<double>();
+  }
+  if (option.boolean != nullptr) {
+    if (!node.is_boolean()) RefuseKind(option, node, "true or false");
+    *option.boolean = node.as_boolean()->get();
+  }
+  if (option.long_integer != nullptr) *option.long_integer = IntegerOf(option, node);
   if (option.integer != nullptr) {
-    int64_t value = ValueAs<int64_t>(node, option.key, "an integer");
+    int64_t value = IntegerOf(option, node);
     if (value < INT32_MIN || value > INT32_MAX) {
       throw ConfigError(option.key + ": " + std::to_string(value) + " is out of range");
     }
@@ -92,6 +99,12 @@ void ReadFile(const std::string& path, const std::vector<Option>& options) {
     const toml::table* entries = content.as_table();
     if (entries == nullptr) {
       throw ConfigError(path + ": unknown key `" + prefix + "`: keys stand in sections");
+    }
+    bool known = std::any_of(options.begin(), options.end(),
+                             [&](const Option& o) { return o.key.rfind(prefix + ".", 0) == 0; });
+    if (entries->empty() && !known) {
+      throw ConfigError(path + ": unknown section `" + prefix +
+                        "`; see dmuond --help for the keys");
     }
     for (const auto& [name, node] : *entries) {
       std::string key = prefix + "." + std::string(name.str());

@@ -19,6 +19,22 @@ std::string FirstDifference(const std::string& a, const std::string& b) {
   return "..." + a.substr(begin, 80) + "... against ..." + b.substr(begin, 80) + "...";
 }
 
+// The session that an owner's message is about; 0 for an acknowledgement, whose number is unique.
+uint64_t SessionOf(const v1::OwnerMessage& message) {
+  switch (message.kind_case()) {
+    case v1::OwnerMessage::kInitialValuesDone:
+      return message.initial_values_done().session();
+    case v1::OwnerMessage::kReduced:
+      return message.reduced().session();
+    case v1::OwnerMessage::kStepReady:
+      return message.step_ready().session();
+    case v1::OwnerMessage::kDataError:
+      return message.data_error().session();
+    default:
+      return 0;
+  }
+}
+
 kernels::ElementType ElementTypeOf(Precision precision) {
   return precision == Precision::kBf16   ? kernels::ElementType::kBFloat16
          : precision == Precision::kFp16 ? kernels::ElementType::kFloat16
@@ -215,7 +231,11 @@ void Coordinator::Drain(const std::string&, uint32_t, const Reply& reply) {
 }
 
 void Coordinator::OnOwnerMessage(int owner, const v1::OwnerMessage& message) {
-  if (session_) session_->OnOwnerMessage(owner, message);
+  // What owners still say of an earlier session concerns nobody.
+  uint64_t session = SessionOf(message);
+  if (session_ && (session == 0 || session == session_->id())) {
+    session_->OnOwnerMessage(owner, message);
+  }
   CollectEnded();
   ShutDownIfDrained();
 }
@@ -238,7 +258,12 @@ void Coordinator::Tick(Clock::time_point now) {
 }
 
 void Coordinator::CollectEnded() {
-  if (!session_ || session_->state() != SessionControl::State::kEnded) return;
+  if (!session_) return;
+  if (session_->state() != SessionControl::State::kEnded) {
+    // The trainers that were still expected to detach are lost: nothing is left to wait for.
+    if (!queued_opens_.empty() && !session_->closing()) RetryQueuedOpens();
+    return;
+  }
   bool failed = session_->failed();
   ended_[session_->id()] = session_->end_reason();
   if (ended_.size() > kEndedKept) ended_.erase(ended_.begin());

@@ -115,7 +115,7 @@ class SessionControl {
   std::vector<Trainer> trainers_;
   std::vector<std::pair<bool, Reply>> joins_;
   std::vector<Pending> pending_;
-  uint64_t next_request_ = 1;
+  uint64_t next_request_;  // unique over sessions
   std::set<int> initial_done_;
 };
 
