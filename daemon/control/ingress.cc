@@ -29,7 +29,8 @@ void Ingress::RemoveTrainer(uint32_t trainer) {
 void Ingress::EndSession(const std::string& reason) {
   std::lock_guard lock(mutex_);
   trainers_.clear();
-  ended_[session_] = reason;
+  if (session_ != 0) ended_[session_] = reason;  // 0: none of its trainers attached here
+  session_ = 0;
   if (ended_.size() > kEndedKept) ended_.erase(ended_.begin());
   step_active_ = false;
   generation_ = 0;

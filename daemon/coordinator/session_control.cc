@@ -18,7 +18,8 @@ SessionControl::SessionControl(CoordinatorHost& host, const Setup& setup, Sessio
       plan_(std::move(plan)),
       plan_hash_(scheduler::PlanHash(plan_)),
       steps_(host, {setup.id, &spec_, setup.trainers, setup.step_timeout_s}),
-      trainers_(setup.trainers) {
+      trainers_(setup.trainers),
+      next_request_((setup.id << 32) + 1) {
   v1::OwnerMessage message;
   v1::StartSession& start = *message.mutable_start_session();
   start.set_session(setup_.id);
@@ -137,6 +138,7 @@ void SessionControl::Attach(const v1::AttachRequest& request, uint32_t ingress,
                      if (!error.empty()) return reply(Status::Internal(error), {});
                      v1::AttachReply answer = MakeAttachReply(trainers_[number]);
                      answer.set_resumed(resumed);
+                     answer.set_generation(generation);
                      Answer(reply, answer);
                    });
 }
@@ -219,7 +221,6 @@ v1::AttachReply SessionControl::MakeAttachReply(const Trainer& trainer) const {
   answer.set_channel(trainer.channel);
   answer.set_channel_reason(trainer.channel_reason);
   answer.set_next_step(steps_.next_step());
-  answer.set_generation(steps_.generation());
   TrainerLayout layout = MakeTrainerLayout(spec_, plan_, RegionsOf(trainer.regions));
   for (uint32_t number = 0; number < layout.buckets.size(); ++number) {
     v1::Bucket& bucket = *answer.add_buckets();
@@ -265,6 +266,12 @@ void SessionControl::Begin(const v1::BeginStepRequest& request, const Reply& rep
   if (status.ok() && state_ != State::kRunning) {
     status = Status::FailedPrecondition(
         "BeginStep before the session is ready: still waiting for " + MissingTrainers());
+  }
+  for (const Trainer& trainer : trainers_) {
+    if (status.ok() && trainer.detached) {
+      status = Status::FailedPrecondition("BeginStep: " + NameOf(trainer) +
+                                          " has detached; the session is closing");
+    }
   }
   if (!status.ok()) return reply(status, {});
   steps_.Begin(request, reply);

@@ -182,6 +182,7 @@ void StepControl::AgreeOnNorm() {
   message.mutable_clip_factor()->set_session(setup_.session);
   message.mutable_clip_factor()->set_generation(generation_);
   message.mutable_clip_factor()->set_factor(active_->clip_factor);
+  active_->clip_sent = true;
   host_.Broadcast(message);
 }
 
@@ -211,7 +212,8 @@ void StepControl::Advance() {
   }
   bool all_ready = static_cast<int>(active_->ready.size()) == owners;
   // With clipping, owners wait for a factor that a step without a finite norm never gets.
-  if (!all_ready && (active_->not_finite.empty() || !setup_.spec->max_grad_norm)) return;
+  bool withheld = setup_.spec->max_grad_norm && !active_->clip_sent;
+  if (!all_ready && !withheld) return;
   if (!active_->not_finite.empty()) {
     const std::string& name = active_->not_finite.begin()->second;
     Finish(v1::STEP_OUTCOME_SKIPPED, "parameter " + name + " is not finite in this step", name);

@@ -82,20 +82,23 @@ void OwnerSession::MakeBatches() {
 
 void OwnerSession::AddTrainer(const v1::AddTrainer& message) {
   trainers_[message.trainer()] = MakeTrainerInfo(spec(), plan(), message);
+  if (message.resumed()) {  // the others' places are known, whether they are back or not
+    CompleteTrainerSet();
+    PublishTo({message.trainer()});
+    return;
+  }
   for (const TrainerInfo& trainer : trainers_) {
     if (!trainer.attached) return;
   }
   CompleteTrainerSet();
-  if (message.resumed()) {
-    PublishTo({message.trainer()});
-  } else {
-    initial_.emplace(set_, plan());
-    initial_open_ = static_cast<uint32_t>(set_->places.size());
-    if (initial_open_ == 0) TakeInitialPiece(0);
-    for (BucketPtr& bucket : std::exchange(early_, {})) {
-      bool stale = false;
-      (void)TakeBucket(std::move(bucket), &stale);  // its layout was checked when it arrived
-    }
+  initial_.emplace(set_, plan());
+  std::vector<uint32_t> none;
+  initial_->Seal({}, &none);  // no initial value may be absent
+  initial_open_ = static_cast<uint32_t>(set_->places.size());
+  if (initial_open_ == 0) TakeInitialPiece(0);
+  for (BucketPtr& bucket : std::exchange(early_, {})) {
+    bool stale = false;
+    (void)TakeBucket(std::move(bucket), &stale);  // its layout was checked when it arrived
   }
 }
 

@@ -40,8 +40,11 @@ std::string StepWorker::TakeInitialValues(const TrainerSet& trainers, uint32_t p
     const std::byte* data = Locate(trainers, place, first, element_size, contributions);
     for (const SegmentSource& source : segment.sources) {
       const std::byte* other = Locate(trainers, place, source, element_size, contributions);
-      if (data == nullptr || other == nullptr ||
-          std::memcmp(data, other, segment.length * element_size) != 0) {
+      if (data == nullptr || other == nullptr) {
+        return "trainer " + std::to_string(data == nullptr ? first.trainer : source.trainer) +
+               " pushed no initial value of parameter " + parameter.name;
+      }
+      if (std::memcmp(data, other, segment.length * element_size) != 0) {
         return "the initial value of parameter " + parameter.name + " differs between trainers " +
                std::to_string(first.trainer) + " and " + std::to_string(source.trainer) +
                ": give every trainer the same weights (same seed or checkpoint) before it attaches";

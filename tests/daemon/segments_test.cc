@@ -117,8 +117,7 @@ TEST(Segments, RowShardsAreOneSegmentEach) {
   EXPECT_EQ(segments[1], (Segment{20, 30, {{2, 0}}}));
 }
 
-// Adjacent, but the packed offsets do not continue: trainer 0 holds columns 0-1 of each row.
-TEST(Segments, GapsInThePackedOrderSplit) {
+TEST(Segments, ColumnShardsAreOneSegmentARow) {
   auto segments = MakeSegments({2, 4}, {0, 2, 4, 4}, {{{0, 0}, {2, 2}}, {{0, 2}, {2, 2}}});
   ASSERT_EQ(segments.size(), 4U);
   EXPECT_EQ(segments[1], (Segment{2, 2, {{1, 0}}}));
