@@ -134,7 +134,8 @@ void SessionControl::Attach(const v1::AttachRequest& request, uint32_t ingress,
   for (const v1::Region& region : slot.regions) *add.add_regions() = region;
   add.set_resumed(resumed);
   BroadcastAndThen(std::move(message),
-                   [this, number = request.trainer(), resumed, reply](const std::string& error) {
+                   [this, number = request.trainer(), resumed, reply,
+                    generation = steps_.generation()](const std::string& error) {
                      if (!error.empty()) return reply(Status::Internal(error), {});
                      v1::AttachReply answer = MakeAttachReply(trainers_[number]);
                      answer.set_resumed(resumed);
