@@ -54,8 +54,17 @@ def send_raw(session, **changes):
     session._channel.send(bucket, data)
 
 
-def misbehave(session, trainer, how):
+def behave(session, trainer, meet):
+    """A step whose other trainer misbehaves, once both have begun it."""
     step = session.begin_step()
+    meet()
+    session.push_all(gradients(step, trainer))
+    say(session.step().outcome, step)
+
+
+def misbehave(session, trainer, how, meet):
+    step = session.begin_step()
+    meet()
     say("misbehaving", step)
     if how == "silent":
         time.sleep(3600)
@@ -86,10 +95,13 @@ def main():
     parser.add_argument("--step-timeout", type=float, default=5.0)
     options = parser.parse_args()
     trainer = options.trainer
+    meet = lambda: None  # grpc trainers do not know each other
     if options.mpi:
         from mpi4py import MPI
         dmuond.join_mpi_job()
         trainer = MPI.COMM_WORLD.Get_rank() - options.owners
+        ranks = range(options.owners, options.owners + options.trainers)
+        meet = MPI.COMM_WORLD.Create_group(MPI.COMM_WORLD.Get_group().Incl(ranks)).Barrier
     session = dmuond.Session.open(
         SPEC, trainer=trainer, trainers=options.trainers, parameters=parameters(),
         address=options.address, channel="mpi" if options.mpi else "grpc",
@@ -98,8 +110,10 @@ def main():
     train(session, trainer, options.good_steps)
     try:
         if trainer == options.bad:
-            misbehave(session, trainer, options.how)
+            misbehave(session, trainer, options.how, meet)
             session.step()
+        elif options.how:
+            behave(session, trainer, meet)
         else:
             train(session, trainer, 1)
     except dmuond.Error as error:
