@@ -118,7 +118,9 @@ def _trainer_command(optimizer, options, *more):
 def _environment(options, scratch):
     threads = str(max(1, _cores() // options.trainers))
     search = [str(options.build / "python")] + os.environ.get("PYTHONPATH", "").split(":")
-    return {**os.environ, "OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads,
+    # Gloo's interface: all trainers are on this machine.
+    return {"GLOO_SOCKET_IFNAME": "lo", **os.environ,
+            "OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads,
             "PYTHONPATH": ":".join(filter(None, search)), "TMPDIR": str(scratch)}
 
 

@@ -5,8 +5,6 @@
         optimizer.step()          # update, schedule, gradients cleared
 """
 
-import os
-
 import torch
 import torch.distributed
 from torch.nn.parallel import DistributedDataParallel
@@ -54,7 +52,6 @@ class AdamW:
 
 
 def _data_parallel(args, model):
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all trainers are on this machine
     torch.distributed.init_process_group("gloo", init_method=f"file://{args.rendezvous}",
                                          rank=args.trainer, world_size=args.trainers)
     return DistributedDataParallel(model)
