@@ -303,14 +303,7 @@ void Engine::TakeBucket(BucketPtr bucket) {
 }
 
 void Engine::ReportDataError(const BucketHeader& header, bool stale, const std::string& message) {
-  v1::OwnerMessage report;
-  v1::DataError& error = *report.mutable_data_error();
-  error.set_session(header.session);
-  error.set_trainer(header.trainer);
-  error.set_generation(header.generation);
-  error.set_stale(stale);
-  error.set_message(message);
-  SendToCoordinator(report);
+  SendToCoordinator(OwnerSession::DataErrorOf(header, stale, message));
 }
 
 void Engine::SendToCoordinator(const v1::OwnerMessage& message) {

@@ -28,6 +28,9 @@ namespace {
 
 constexpr int kUsageError = 2;
 constexpr int kFinalizeLimit_s = 60;
+// Survivors stay a moment, so that a slower one doesn't count them among the lost. mpirun kills
+// after one second.
+constexpr auto kLastWords = std::chrono::milliseconds(300);
 
 void SetUpLog(const Config& config, const std::string& tag) {
   auto logger = spdlog::stderr_logger_mt(tag);
@@ -105,6 +108,7 @@ int Serve(const Config& config) {
                            spdlog::critical("{}", LastWords(world, signal, engine.Pending()));
                            if (has_socket) unlink(socket_path.c_str());
                            RemoveJobFiles();
+                           std::this_thread::sleep_for(kLastWords);
                            _exit(128 + signal);
                          });
     std::optional<ControlServer> server;

@@ -5,9 +5,9 @@
 namespace dmuon {
 namespace {
 
-constexpr auto kSlice = std::chrono::milliseconds(100);  // how often waits look around
+constexpr auto kLookAround = std::chrono::milliseconds(100);  // of waits
 constexpr auto kPublishLimit = std::chrono::seconds(60);
-constexpr size_t kEndedKept = 16;
+constexpr size_t kEndedSessionsKept = 16;
 
 }  // namespace
 
@@ -31,7 +31,7 @@ void Ingress::EndSession(const std::string& reason) {
   trainers_.clear();
   if (session_ != 0) ended_[session_] = reason;  // 0: none of its trainers attached here
   session_ = 0;
-  if (ended_.size() > kEndedKept) ended_.erase(ended_.begin());
+  if (ended_.size() > kEndedSessionsKept) ended_.erase(ended_.begin());
   step_active_ = false;
   generation_ = 0;
   changed_.notify_all();
@@ -161,14 +161,14 @@ Result<BucketPtr> Ingress::TakePublished(uint32_t trainer, uint64_t generation, 
                         std::to_string(generation) + " was not published within 60 s by owner " +
                         std::to_string(state.layout.buckets[bucket].owner));
     }
-    changed_.wait_for(lock, kSlice);
+    changed_.wait_for(lock, kLookAround);
   }
 }
 
 Ingress::HoldState Ingress::WaitHold(uint64_t session, uint32_t trainer, std::string* reason) {
   std::unique_lock lock(mutex_);
   if (session == session_ && trainers_.count(trainer) != 0) {
-    changed_.wait_for(lock, kSlice);
+    changed_.wait_for(lock, kLookAround);
   }
   auto ended = ended_.find(session);
   if (ended != ended_.end()) {

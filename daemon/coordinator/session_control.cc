@@ -8,6 +8,12 @@
 #include "daemon/coordinator/attach_checks.h"
 
 namespace dmuon {
+namespace {
+
+// Clients attach right after OpenSession; one that died in between must not block others for long.
+constexpr double kFirstAttach_s = 20;
+
+}  // namespace
 
 SessionControl::SessionControl(CoordinatorHost& host, const Setup& setup, SessionSpec spec,
                                scheduler::Plan plan)
@@ -30,6 +36,7 @@ SessionControl::SessionControl(CoordinatorHost& host, const Setup& setup, Sessio
   BroadcastAndThen(std::move(message), [this](const std::string& error) {
     if (!error.empty()) return End(Status::Internal("session not started: " + error));
     state_ = State::kAttaching;
+    attaching_since_ = Clock::now();
     spdlog::info("session {}: {} parameters, {} pieces on {} owners, {} trainers, plan {}",
                  setup_.id, spec_.parameters.size(), plan_.pieces.size(), plan_.owners,
                  setup_.trainers, plan_hash_);
@@ -254,12 +261,23 @@ void SessionControl::WaitReady(const v1::WaitReadyRequest& request, const Reply&
 }
 
 void SessionControl::BecomeReady() {
+  if (state_ != State::kRunning) CountHolders();
   state_ = State::kRunning;
   v1::WaitReadyReply answer;
   answer.set_next_step(steps_.next_step());
   for (Trainer& trainer : trainers_) {
     for (const Reply& reply : std::exchange(trainer.wait_ready, {})) Answer(reply, answer);
   }
+}
+
+void SessionControl::CountHolders() {
+  std::vector<uint32_t> holders(spec_.parameters.size(), 0);
+  for (const Trainer& trainer : trainers_) {
+    for (size_t parameter = 0; parameter < holders.size(); ++parameter) {
+      if (RegionOf(trainer.regions[parameter]).elements() > 0) ++holders[parameter];
+    }
+  }
+  steps_.SetHolders(std::move(holders));
 }
 
 void SessionControl::Begin(const v1::BeginStepRequest& request, const Reply& reply) {
@@ -282,12 +300,15 @@ void SessionControl::Seal(const v1::SealStepRequest& request, const Reply& reply
   Status status = CheckTrainer(request.trainer());
   std::set<uint32_t> absent;
   for (uint32_t parameter : request.absent()) {
-    if (status.ok() && parameter >= spec_.parameters.size()) {
+    if (parameter >= spec_.parameters.size()) {
       status = Status::InvalidArgument("absent: parameter number " + std::to_string(parameter) +
                                        "; the session has " +
                                        std::to_string(spec_.parameters.size()) + " parameters");
     }
-    if (status.ok()) absent.insert(trainers_[request.trainer()].canonical[parameter]);
+    if (!status.ok()) break;
+    const Trainer& trainer = trainers_[request.trainer()];
+    uint32_t canonical = trainer.canonical[parameter];
+    if (RegionOf(trainer.regions[canonical]).elements() > 0) absent.insert(canonical);
   }
   if (!status.ok()) return reply(status, {});
   steps_.Seal(request, absent, reply);
@@ -364,7 +385,17 @@ void SessionControl::OnOwnerMessage(int owner, const v1::OwnerMessage& message) 
 void SessionControl::Tick(Clock::time_point now) {
   if (state_ == State::kRunning) return steps_.Tick(now);
   if (state_ == State::kEnded) return;
-  if (std::chrono::duration<double>(now - opened_).count() > setup_.attach_timeout_s) {
+  auto seconds_since = [now](Clock::time_point then) {
+    return std::chrono::duration<double>(now - then).count();
+  };
+  if (state_ == State::kAttaching && !any_attached() &&
+      seconds_since(attaching_since_) > kFirstAttach_s &&
+      kFirstAttach_s < setup_.attach_timeout_s) {
+    return End({StatusCode::kDeadlineExceeded,
+                fmt::format("session {}: nobody attached to it within {:.6g} s of its opening",
+                            setup_.id, kFirstAttach_s)});
+  }
+  if (seconds_since(opened_) > setup_.attach_timeout_s) {
     End({StatusCode::kDeadlineExceeded,
          fmt::format("session {} did not start within {:.6g} s: waiting for {}", setup_.id,
                      setup_.attach_timeout_s, MissingTrainers())});

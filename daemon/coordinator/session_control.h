@@ -99,6 +99,7 @@ class SessionControl {
                         std::function<void(const std::string& error)> done);
   void AnswerJoins();
   void BecomeReady();
+  void CountHolders();
   std::string MissingTrainers() const;
 
   CoordinatorHost& host_;
@@ -112,6 +113,7 @@ class SessionControl {
   std::string end_reason_;
   bool failed_ = false;
   Clock::time_point opened_ = Clock::now();
+  Clock::time_point attaching_since_;
   std::vector<Trainer> trainers_;
   std::vector<std::pair<bool, Reply>> joins_;
   std::vector<Pending> pending_;

@@ -34,7 +34,8 @@ std::map<std::string, double> FlatValues(const std::vector<scheduler::GroupOverr
 
 }  // namespace
 
-StepControl::StepControl(CoordinatorHost& host, const Setup& setup) : host_(host), setup_(setup) {}
+StepControl::StepControl(CoordinatorHost& host, const Setup& setup)
+    : host_(host), setup_(setup), holders_(setup.spec->parameters.size(), setup.trainers) {}
 
 uint64_t StepControl::count(v1::StepOutcome outcome) const {
   auto found = counts_.find(outcome);
@@ -144,7 +145,7 @@ void StepControl::AllSealed() {
   sealed.set_session(setup_.session);
   sealed.set_generation(generation_);
   for (const auto& [parameter, trainers] : active_->absent_on) {
-    if (trainers == setup_.trainers) sealed.add_absent(parameter);
+    if (trainers == holders_[parameter]) sealed.add_absent(parameter);
   }
   active_->absent = sealed.absent_size();
   host_.Broadcast(message);
@@ -282,8 +283,13 @@ void StepControl::Close(const Status& status) {
 void StepControl::OnDataError(const v1::DataError& message) {
   if (message.stale()) {
     ++stale_pushes_;
-    data_problems_[message.trainer()] = message.message();
-    spdlog::warn("stale push dropped: {}", message.message());
+    if (active_) data_problems_[message.trainer()] = message.message();
+    // Trainers that were pushing when their step was aborted could not know.
+    auto report = reports_.find(message.generation());
+    bool expected =
+        report != reports_.end() && report->second.outcome() == v1::STEP_OUTCOME_ABORTED;
+    spdlog::log(expected ? spdlog::level::debug : spdlog::level::warn, "stale push dropped: {}",
+                message.message());
     return;
   }
   spdlog::error("push refused: {}", message.message());

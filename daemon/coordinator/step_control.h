@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "daemon/coordinator/coordinator_host.h"
@@ -38,7 +39,7 @@ class StepControl {
   bool sealed(uint32_t trainer) const { return active_ && active_->sealed.count(trainer) != 0; }
 
   void Begin(const v1::BeginStepRequest& request, const Reply& reply);
-  // `absent` is in canonical numbers.
+  // `absent` is in canonical numbers, and names only what the trainer holds a part of.
   void Seal(const v1::SealStepRequest& request, const std::set<uint32_t>& absent,
             const Reply& reply);
   void Wait(const v1::WaitStepRequest& request, const Reply& reply);
@@ -59,6 +60,9 @@ class StepControl {
 
   // How trainers are named in messages, "trainer 1 (pid 4711 on gpu-07)".
   void NameTrainer(uint32_t trainer, const std::string& name) { names_[trainer] = name; }
+  // On how many trainers a parameter must be absent to be absent: those that hold a part of it.
+  // One entry per parameter; all trainers until this is called.
+  void SetHolders(std::vector<uint32_t> holders) { holders_ = std::move(holders); }
 
  private:
   using Values = std::map<std::string, double>;  // "muon.lr" -> 0.02
@@ -100,6 +104,7 @@ class StepControl {
 
   CoordinatorHost& host_;
   Setup setup_;
+  std::vector<uint32_t> holders_;  // by parameter
   uint64_t next_step_ = 1;
   uint64_t generation_ = 0;
   std::optional<Active> active_;

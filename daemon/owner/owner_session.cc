@@ -96,10 +96,29 @@ void OwnerSession::AddTrainer(const v1::AddTrainer& message) {
   initial_->Seal({}, &none);  // no initial value may be absent
   initial_open_ = static_cast<uint32_t>(set_->places.size());
   if (initial_open_ == 0) TakeInitialPiece(0);
+  TakeEarlyBuckets();
+}
+
+void OwnerSession::TakeEarlyBuckets() {
   for (BucketPtr& bucket : std::exchange(early_, {})) {
+    BucketHeader header = bucket->header();
     bool stale = false;
-    (void)TakeBucket(std::move(bucket), &stale);  // its layout was checked when it arrived
+    Status status = TakeBucket(std::move(bucket), &stale);
+    if (status.ok()) continue;
+    environment_.host->SendToCoordinator(DataErrorOf(header, stale, status.message()));
   }
+}
+
+v1::OwnerMessage OwnerSession::DataErrorOf(const BucketHeader& header, bool stale,
+                                           const std::string& message) {
+  v1::OwnerMessage report;
+  v1::DataError& error = *report.mutable_data_error();
+  error.set_session(header.session);
+  error.set_trainer(header.trainer);
+  error.set_generation(header.generation);
+  error.set_stale(stale);
+  error.set_message(message);
+  return report;
 }
 
 void OwnerSession::CompleteTrainerSet() {
@@ -110,7 +129,8 @@ void OwnerSession::RemoveTrainer(uint32_t trainer) { trainers_[trainer].attached
 
 Status OwnerSession::TakeBucket(BucketPtr bucket, bool* stale) {
   BucketHeader header = bucket->header();
-  *stale = header.generation < generation_;
+  *stale =
+      header.generation < generation_ || (header.generation == generation_ && !step_ && aborted_);
   if (header.trainer >= trainers_.size() || !trainers_[header.trainer].attached) {
     return Status::FailedPrecondition("bucket from trainer " + std::to_string(header.trainer) +
                                       ", which is not attached");
@@ -187,10 +207,7 @@ void OwnerSession::StartStep(const v1::StartStep& message) {
   if (!spec().max_grad_norm) step_->clip_factor = kNoClip;
   step_->pieces_open = static_cast<uint32_t>(set_->places.size());
   step_->batches_open = static_cast<uint32_t>(batches_.size());
-  for (BucketPtr& bucket : std::exchange(early_, {})) {
-    bool stale = false;
-    (void)TakeBucket(std::move(bucket), &stale);  // its layout was checked when it arrived
-  }
+  TakeEarlyBuckets();
   if (step_->pieces_open == 0) {
     ReportReduced();
     ReportReadyIfDone();
@@ -321,6 +338,7 @@ void OwnerSession::Finish(const v1::FinishStep& message) {
   if (!step_ || message.generation() != generation_) return;
   last_busy_s_ = step_->busy_s;
   step_.reset();
+  aborted_ = message.outcome() == v1::STEP_OUTCOME_ABORTED;
   bool committed = message.outcome() == v1::STEP_OUTCOME_COMMITTED;
   environment_.worker->Post([core = core_, committed] {
     if (committed) {

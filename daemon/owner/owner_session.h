@@ -75,8 +75,13 @@ class OwnerSession {
   void Finish(const v1::FinishStep& message);
 
   // A gradient or initial value for this owner, from any channel. A message of the next generation
-  // waits for its StartStep. `stale` tells whether an error is an outdated generation.
+  // waits for its StartStep. `stale` tells whether an error is an outdated generation, or comes
+  // after its step was aborted.
   Status TakeBucket(BucketPtr bucket, bool* stale);
+
+  // A push that could not be taken, as the coordinator is told.
+  static v1::OwnerMessage DataErrorOf(const BucketHeader& header, bool stale,
+                                      const std::string& message);
 
   // What trainers still owe this owner in the current step (or of the initial values).
   std::vector<v1::MissingFromTrainer> Missing() const;
@@ -119,6 +124,7 @@ class OwnerSession {
 
   void CompleteTrainerSet();
   void MakeBatches();
+  void TakeEarlyBuckets();
   void TakeInitialPiece(uint32_t piece);
   void AdvancePieces(const std::vector<uint32_t>& complete);
   void ReducePiece(uint32_t piece);
@@ -144,6 +150,7 @@ class OwnerSession {
 
   uint64_t generation_ = 0;
   std::optional<Step> step_;
+  bool aborted_ = false;  // the last step was
   std::vector<BucketPtr> early_;  // arrived before the message that they belong to
   double last_busy_s_ = 0;
 };

@@ -207,6 +207,27 @@ TEST_F(OneOwnerTest, PushesOfTheNextGenerationWaitForItsStart) {
   EXPECT_EQ(Complete(1).size(), 2U);
 }
 
+TEST_F(OneOwnerTest, RefusalsOfEarlyPushesAreReported) {
+  Run();
+  owner_.Take(Gradient(0, "a", 1));
+  owner_.Take(Gradient(0, "a", 1));  // a second final push, kept for the step
+  owner_.StartStep(1);
+  v1::DataError error = owner_.Next(Kind::kDataError).data_error();
+  EXPECT_EQ(error.trainer(), 0U);
+  EXPECT_EQ(error.generation(), 1U);
+  EXPECT_FALSE(error.stale());
+  ExpectNames(error.message(), {"trainer 0", "bucket 0", "final"});
+}
+
+TEST_F(OneOwnerTest, PushesAfterAnAbortAreStale) {
+  Run();
+  owner_.StartStep(1);
+  owner_.Finish(1, v1::STEP_OUTCOME_ABORTED);
+  ExpectNames(owner_.Refusal(Gradient(0, "a", 1)), {"stale: ", "trainer 0", "generation 1"});
+  Step(2);
+  EXPECT_EQ(owner_.Refusal(Gradient(0, "a", 2)).find("stale"), std::string::npos);
+}
+
 TEST_F(OneOwnerTest, PushesOfOtherGenerationsAreRefused) {
   Run();
   Step(1);

@@ -229,6 +229,45 @@ TEST_F(SessionControlTest, AbsentParametersAreTranslated) {
   EXPECT_EQ(sealed[0].all_sealed().absent(0), 1U);
 }
 
+// A trainer that holds nothing of a parameter has no say in whether its gradient is absent.
+TEST_F(SessionControlTest, AbsenceIsDecidedByThoseWhoHoldAPart) {
+  AcknowledgeAll();
+  for (uint32_t trainer : {0U, 1U}) {
+    v1::AttachRequest request = AttachOf(trainer);
+    request.set_contribution(v1::CONTRIBUTION_REPLICA);
+    v1::Region& region = *request.add_regions();  // a: all on trainer 0, none on trainer 1
+    region.set_parameter(0);
+    region.add_start(trainer == 0 ? 0 : 4);
+    region.add_start(0);
+    region.add_extent(trainer == 0 ? 4 : 0);
+    region.add_extent(2);
+    Call attach = Attach(request);
+    ASSERT_TRUE(attach.ok()) << attach.message();
+  }
+  for (int owner : {0, 1}) session_->OnOwnerMessage(owner, test::InitialDoneOf(1));
+  auto absent_with = [&](uint64_t generation, const std::vector<uint32_t>& first,
+                         const std::vector<uint32_t>& second) {
+    host_.Take();
+    EXPECT_TRUE(Begin(0, 1).ok());
+    EXPECT_TRUE(Begin(1, 1).ok());
+    EXPECT_TRUE(Seal(0, generation, first).ok());
+    EXPECT_TRUE(Seal(1, generation, second).ok());
+    auto sealed = host_.Take(Kind::kAllSealed);
+    EXPECT_EQ(sealed.size(), 1U);
+    std::vector<uint32_t> absent(sealed[0].all_sealed().absent().begin(),
+                                 sealed[0].all_sealed().absent().end());
+    v1::OwnerMessage refused;
+    refused.mutable_data_error()->set_generation(generation);
+    session_->OnOwnerMessage(0, refused);  // ends the attempt
+    return absent;
+  };
+  EXPECT_EQ(absent_with(1, {0}, {}), std::vector<uint32_t>{0});
+  EXPECT_EQ(absent_with(2, {0}, {0}), std::vector<uint32_t>{0});
+  EXPECT_EQ(absent_with(3, {}, {0}), std::vector<uint32_t>{});
+  EXPECT_EQ(absent_with(4, {1}, {}), std::vector<uint32_t>{});
+  EXPECT_EQ(absent_with(5, {1}, {1}), std::vector<uint32_t>{1});
+}
+
 TEST_F(SessionControlTest, DescribesTrainersAndStep) {
   Run();
   v1::SessionStatus status = session_->Describe();

@@ -63,6 +63,17 @@ TEST_F(SessionEndTest, AttachTimeoutNamesWhoIsMissing) {
   EXPECT_EQ(host_.Take(Kind::kEndSession).size(), 1U);
 }
 
+TEST_F(SessionEndTest, ASessionToWhichNobodyAttachesEndsEarly) {
+  session_->Tick(SessionControl::Clock::now() + std::chrono::seconds(25));
+  EXPECT_NE(session_->state(), State::kEnded);  // owners are still starting it
+  AcknowledgeAll();
+  session_->Tick(SessionControl::Clock::now() + std::chrono::seconds(15));
+  EXPECT_EQ(session_->state(), State::kAttaching);
+  session_->Tick(SessionControl::Clock::now() + std::chrono::seconds(25));
+  EXPECT_EQ(session_->state(), State::kEnded);
+  ExpectNames(session_->end_reason(), {"session 1", "nobody attached", "20 s"});
+}
+
 TEST_F(SessionEndTest, AttachTimeoutNamesWhoDidNotPush) {
   AcknowledgeAll();
   ASSERT_TRUE(Attach(AttachOf(0)).ok());
