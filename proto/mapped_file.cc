@@ -5,9 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <stdexcept>
+
+#include "proto/file_error.h"
 
 namespace dmuon {
 namespace {
@@ -29,10 +29,6 @@ class FileDescriptor {
  private:
   int fd_;
 };
-
-[[noreturn]] void FailWithErrno(const std::string& path, const std::string& what) {
-  throw std::runtime_error(path + ": " + what + ": " + std::strerror(errno));
-}
 
 }  // namespace
 

@@ -2,9 +2,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <stdexcept>
 
+#include "proto/file_error.h"
 #include "proto/safetensors.h"
 #include "proto/safetensors_format.h"
 #include "proto/strict_json.h"
@@ -13,10 +13,6 @@ namespace dmuon {
 namespace {
 
 constexpr size_t kHeaderAlignment = 8;
-
-[[noreturn]] void FailWithErrno(const std::string& path, const std::string& what) {
-  throw std::runtime_error(path + ": " + what + ": " + std::strerror(errno));
-}
 
 // The file under its temporary name; gone again unless it was renamed.
 class TemporaryFile {

@@ -28,21 +28,21 @@ memory::desc Describe(int64_t rows, int64_t cols, const GemmOperand& operand) {
   return {{rows, cols}, TypeOf(operand.type), strides};
 }
 
-// One shape's primitive with memory objects whose data is set for each call.
-struct Product {
-  dnnl::matmul primitive;
-  memory left;
-  memory right;
-  memory result;
-  memory scratchpad;
-};
-
 // Sizes, leading dimensions, orientations, type.
 using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, bool, bool, int>;
 
 }  // namespace
 
 struct MatmulPrimitives::Impl {
+  // One shape's primitive with memory objects whose data is set for each call.
+  struct Product {
+    dnnl::matmul primitive;
+    memory left;
+    memory right;
+    memory result;
+    memory scratchpad;
+  };
+
   Product& Find(int64_t m, int64_t n, int64_t k, const GemmOperand& left, const GemmOperand& right,
                 int64_t ldc);
 
@@ -51,8 +51,10 @@ struct MatmulPrimitives::Impl {
   std::map<Key, Product> products;
 };
 
-Product& MatmulPrimitives::Impl::Find(int64_t m, int64_t n, int64_t k, const GemmOperand& left,
-                                      const GemmOperand& right, int64_t ldc) {
+MatmulPrimitives::Impl::Product& MatmulPrimitives::Impl::Find(int64_t m, int64_t n, int64_t k,
+                                                              const GemmOperand& left,
+                                                              const GemmOperand& right,
+                                                              int64_t ldc) {
   const Key key{m,
                 n,
                 k,
@@ -92,7 +94,7 @@ void MatmulPrimitives::Run(int64_t m, int64_t n, int64_t k, const GemmOperand& l
     if (impl_ == nullptr) {
       impl_ = std::make_unique<Impl>();
     }
-    Product& product = impl_->Find(m, n, k, left, right, ldc);
+    Impl::Product& product = impl_->Find(m, n, k, left, right, ldc);
     product.left.set_data_handle(const_cast<void*>(left.data));
     product.right.set_data_handle(const_cast<void*>(right.data));
     product.result.set_data_handle(c);

@@ -1,11 +1,15 @@
 #!/usr/bin/env bash
-# Runs clang-tidy on our sources, the tests' left out. Usage: tidy.sh BUILD_FOLDER
+# Runs clang-tidy on our sources, the tests' left out, each file for itself. Usage: tidy.sh [FILE...]
 set -euo pipefail
-build=$(cd "$1" && pwd)
 source "$(dirname "${BASH_SOURCE[0]}")/sources.sh"
-mapfile -t files < <(sources_of cc | grep -v '^tests/' | while read -r file; do
-  grep -qF "\"$PWD/$file\"" "$build/compile_commands.json" && echo "$file"
-done)
+build=$PWD/build/tidy
+cmake --preset dev -B "$build" -DCMAKE_UNITY_BUILD=OFF -DDMUON_TESTS=OFF >/dev/null
+cmake --build "$build" --target dmuon_rpc_sources >/dev/null
+(($#)) || set -- $(sources_of cc | grep -v '^tests/')
+files=()
+for file; do
+  grep -qF "\"$PWD/$file\"" "$build/compile_commands.json" && files+=("$file")
+done
 ((${#files[@]})) || { echo "tidy.sh: $build/compile_commands.json names no source" >&2 && exit 1; }
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
