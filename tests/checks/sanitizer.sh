@@ -8,7 +8,8 @@ cd "$here/../.."
 export ASAN_OPTIONS=abort_on_error=0:halt_on_error=1:detect_leaks=1
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 export LSAN_OPTIONS=suppressions=$here/lsan.supp:print_suppressions=0
-export TSAN_OPTIONS=suppressions=$here/tsan.supp:halt_on_error=1:second_deadlock_stack=1:history_size=7
+TSAN_OPTIONS=suppressions=$here/tsan.supp:ignore_noninstrumented_modules=1:halt_on_error=1
+export TSAN_OPTIONS+=:second_deadlock_stack=1:history_size=7
 cmake --preset "$preset"
 cmake --build --preset "$preset"
-ctest --preset "$preset" --no-tests=error --label-regex '^(unit|mpi)$' --label-exclude full
+ctest --preset "$preset" --parallel "$(nproc)" --no-tests=error --label-regex '^(unit|mpi)$' --label-exclude full

@@ -132,7 +132,9 @@ TEST(SessionSpec, ReadsFiftyThousandParametersQuickly) {
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   EXPECT_EQ(spec.parameters.size(), 50000U);
   EXPECT_EQ(spec.parameters[10].name, "model.layers.10.mlp.gate_proj.weight");
-  EXPECT_LT(took.count(), 10.0);  // 0.3 s without sanitizers
+#ifndef DMUON_SANITIZED
+  EXPECT_LT(took.count(), 3.0);  // 0.3 s where this was written
+#endif
 }
 
 }  // namespace
