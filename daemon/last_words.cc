@@ -1,39 +1,27 @@
 #include "daemon/last_words.h"
 
-#include <fstream>
-
 #include "daemon/transport/mpi_world.h"
 
 namespace dmuon {
 namespace {
 
-// Whether the process runs; a zombie does not.
-bool IsAlive(int64_t pid) {
-  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
-  std::string text;
-  if (!std::getline(stat, text)) return false;
-  size_t name_end = text.rfind(')');
-  return name_end == std::string::npos || name_end + 2 >= text.size() ||
-         (text[name_end + 2] != 'Z' && text[name_end + 2] != 'X');
+// "owner 1 (pid 4711 on gpu-07)"
+std::string NameOf(const MpiWorld& world, int rank) {
+  std::string name = "the trainer of rank " + std::to_string(rank);
+  for (int owner = 0; owner < world.owners(); ++owner) {
+    if (world.world_rank_of_owner(owner) == rank) name = "owner " + std::to_string(owner);
+  }
+  const RankInfo& info = world.ranks()[rank];
+  return name + " (pid " + std::to_string(info.pid) + " on " + info.host + ")";
 }
 
 }  // namespace
 
-std::string LastWords(const MpiWorld& world, int signal, const std::string& pending) {
-  const RankInfo& own = world.ranks()[world.world_rank()];
-  std::string gone;
-  int owner = 0;
-  for (size_t rank = 0; rank < world.ranks().size(); ++rank) {
-    const RankInfo& info = world.ranks()[rank];
-    std::string name = info.role == Role::kOwner ? "owner " + std::to_string(owner++)
-                                                 : "the trainer of rank " + std::to_string(rank);
-    if (info.host != own.host || IsAlive(info.pid)) continue;
-    gone += (gone.empty() ? "" : ", ") + name + " (pid " + std::to_string(info.pid) + " on " +
-            info.host + ")";
-  }
-  std::string cause = gone.empty()
-                          ? "signal " + std::to_string(signal) + ", nobody on this host is gone"
-                          : "lost " + gone;
+std::string LastWords(const MpiWorld& world, const std::vector<int>& ended, int signal,
+                      const std::string& pending) {
+  std::string cause;
+  for (int rank : ended) cause += (cause.empty() ? "lost " : ", then ") + NameOf(world, rank);
+  if (cause.empty()) cause = "signal " + std::to_string(signal) + ", nobody on this host is gone";
   return "aborting: " + cause + "; pending: " + pending +
          "; nothing of an unfinished step was kept";
 }

@@ -17,6 +17,7 @@
 #include "daemon/control/control_server.h"
 #include "daemon/engine.h"
 #include "daemon/last_words.h"
+#include "daemon/neighbour_watch.h"
 #include "daemon/signals.h"
 #include "daemon/transport/job_files.h"
 #include "daemon/transport/mpi_world.h"
@@ -28,9 +29,6 @@ namespace {
 
 constexpr int kUsageError = 2;
 constexpr int kFinalizeLimit_s = 60;
-// Survivors stay a moment, so that a slower one doesn't count them among the lost. mpirun kills
-// after one second.
-constexpr auto kLastWords = std::chrono::milliseconds(300);
 
 void SetUpLog(const Config& config, const std::string& tag) {
   auto logger = spdlog::stderr_logger_mt(tag);
@@ -102,15 +100,16 @@ int Serve(const Config& config) {
   };
   try {
     std::unique_ptr<kernels::Device> device = MakeDevice(config, world);
+    NeighbourWatch neighbours(world);
     Engine engine(config, world, *device);
-    SignalThread signals([&engine] { engine.RequestDrain(); },
-                         [&](int signal) {
-                           spdlog::critical("{}", LastWords(world, signal, engine.Pending()));
-                           if (has_socket) unlink(socket_path.c_str());
-                           RemoveJobFiles();
-                           std::this_thread::sleep_for(kLastWords);
-                           _exit(128 + signal);
-                         });
+    SignalThread signals(
+        [&engine] { engine.RequestDrain(); },
+        [&](int signal) {
+          spdlog::critical("{}", LastWords(world, neighbours.Ended(), signal, engine.Pending()));
+          if (has_socket) unlink(socket_path.c_str());
+          RemoveJobFiles();
+          _exit(128 + signal);
+        });
     std::optional<ControlServer> server;
     if (world.serves_socket()) {
       server.emplace(socket_path, engine);

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "daemon/last_words.h"
+#include "daemon/neighbour_watch.h"
 #include "daemon/signals.h"
 #include "daemon/transport/communicators.h"
 #include "daemon/transport/mpi_world.h"
@@ -13,24 +14,27 @@
 int main() {
   dmuon::BlockSignals();
   dmuon::MpiWorld world(60);
+  dmuon::NeighbourWatch neighbours(world);
   if (world.owner() == 0) {
-    std::printf("before: %s\n", dmuon::LastWords(world, SIGTERM, "step 7, idle").c_str());
+    std::printf("before: %s\n",
+                dmuon::LastWords(world, neighbours.Ended(), SIGTERM, "step 7, idle").c_str());
     std::printf("owner 1 is pid %ld\n", static_cast<long>(world.owner_info(1).pid));
     std::fflush(stdout);
   }
   MPI_Barrier(world.communicators().owners);
   if (world.owner() == 1) raise(SIGKILL);
 
-  // mpirun tells the survivors. Owner 2 stays for as long as it may, so that it is not gone when
-  // owner 0 looks.
+  // mpirun tells the survivors. Owner 2 dies of it; owner 0 looks only after that.
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGTERM);
   int signal = 0;
   sigwait(&set, &signal);
-  if (world.owner() == 2) pause();
-  std::printf("after: %s\n",
-              dmuon::LastWords(world, signal, "step 7, waiting for owner 1").c_str());
+  if (world.owner() == 2) _exit(1);
+  usleep(300000);
+  std::printf(
+      "after: %s\n",
+      dmuon::LastWords(world, neighbours.Ended(), signal, "step 7, waiting for owner 1").c_str());
   std::fflush(stdout);
   _exit(128 + signal);
 }
