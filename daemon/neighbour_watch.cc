@@ -2,7 +2,7 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/pidfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -19,7 +19,8 @@ NeighbourWatch::NeighbourWatch(const MpiWorld& world) : stop_(eventfd(0, EFD_CLO
   for (int rank = 0; rank < static_cast<int>(world.ranks().size()); ++rank) {
     const RankInfo& info = world.ranks()[rank];
     if (rank == world.world_rank() || info.host != own.host) continue;
-    int pidfd = pidfd_open(static_cast<pid_t>(info.pid), 0);
+    // Not by name: glibc 2.36 declares it for C only.
+    int pidfd = static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(info.pid), 0));
     if (pidfd >= 0) {
       watched_.push_back({rank, pidfd});
     } else if (errno == ESRCH) {
