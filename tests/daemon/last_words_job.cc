@@ -24,17 +24,16 @@ int main() {
   MPI_Barrier(world.communicators().owners);
   if (world.owner() == 1) raise(SIGKILL);
 
-  // mpirun tells the survivors. Owner 2 dies of it; owner 0 looks only after that.
+  // mpirun sends survivors SIGCONT, of which owner 2 dies here, and SIGTERM one second later.
+  if (world.owner() == 2) signal(SIGCONT, [](int) { _exit(1); });
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGTERM);
-  int signal = 0;
-  sigwait(&set, &signal);
-  if (world.owner() == 2) _exit(1);
-  usleep(300000);
+  int received = 0;
+  sigwait(&set, &received);
   std::printf(
       "after: %s\n",
-      dmuon::LastWords(world, neighbours.Ended(), signal, "step 7, waiting for owner 1").c_str());
+      dmuon::LastWords(world, neighbours.Ended(), received, "step 7, waiting for owner 1").c_str());
   std::fflush(stdout);
-  _exit(128 + signal);
+  _exit(128 + received);
 }
