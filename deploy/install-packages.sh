@@ -22,7 +22,7 @@ run_packages=(
   jargon-text           # what the quickstart trains on: 1.7 MB of English, public domain
 )
 test_packages=(
-  git libgtest-dev libgmock-dev python3-pytest
+  git libgtest-dev libgmock-dev libbenchmark-dev python3-pytest
   clang-format clang-tidy
   slurm-wlm munge
 )

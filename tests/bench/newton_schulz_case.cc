@@ -1,0 +1,151 @@
+#include "tests/bench/newton_schulz_case.h"
+
+#include <algorithm>
+#include <random>
+#include <stdexcept>
+
+#include "kernels/newton_schulz.h"
+#include "tests/kernels/backends.h"
+#include "tests/kernels/inputs.h"
+
+namespace dmuon::kernels::testing {
+namespace {
+
+constexpr int64_t kAccuracySide = 128;  // largest m on which accuracy is measured
+
+// Useful flops on X and among squares: each part has its own precision in mixed forms.
+struct FlopParts {
+  double x = 0.0;
+  double squares = 0.0;
+};
+
+FlopParts PartsOf(const CaseOptions& options) {
+  const auto m = static_cast<double>(std::min(options.rows, options.cols));
+  const auto n = static_cast<double>(std::max(options.rows, options.cols));
+  const double all = UsefulFlops(options.rows, options.cols, options.newton_schulz);
+  const auto passes = options.newton_schulz.form == Form::kGram
+                          ? static_cast<double>(options.newton_schulz.restart.size() + 1)
+                          : static_cast<double>(options.newton_schulz.coefficients.size());
+  FlopParts parts;
+  parts.x = passes * 3.0 * m * m * n;  // XX^T, half of it, and the product with X
+  parts.squares = all - parts.x;
+  return parts;
+}
+
+std::vector<float> RandomFloats(int64_t count, uint32_t seed) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(count);
+  for (float& value : values) {
+    value = normal(generator);
+  }
+  return values;
+}
+
+}  // namespace
+
+CaseOptions MakeCase(int64_t rows, int64_t cols, int64_t batch, int threads,
+                     const std::string& precision, const std::string& form) {
+  CaseOptions options;
+  options.rows = rows;
+  options.cols = cols;
+  options.batch = batch;
+  options.threads = threads;
+  NewtonSchulzOptions& ns = options.newton_schulz;
+  ns.coefficients = PolarExpress();
+  if (precision == "auto") {
+    ns.precision = MakeCpuDevice({threads})->AutoPrecision();
+  } else if (precision == "fp32") {
+    ns.precision = ElementType::kFloat32;
+  } else if (precision == "bf16") {
+    ns.precision = ElementType::kBFloat16;
+  } else {
+    throw std::invalid_argument("precision '" + precision + "': choose auto, fp32 or bf16");
+  }
+  if (form == "auto") {
+    ns.form = DefaultForm(rows, cols, ns.precision);
+  } else if (form == "direct") {
+    ns.form = Form::kDirect;
+  } else if (form == "gram") {
+    ns.form = Form::kGram;
+  } else {
+    throw std::invalid_argument("form '" + form + "': choose auto, direct or gram");
+  }
+  if (ns.form == Form::kGram) {
+    ns.restart = DefaultRestart(rows, cols, ns.precision, ns.coefficients);
+  }
+  return options;
+}
+
+NewtonSchulzCase::NewtonSchulzCase(const CaseOptions& options)
+    : options_(options),
+      device_(MakeCpuDevice({options.threads})),
+      finite_(std::make_unique<bool[]>(options.batch)) {
+  const int64_t elements = options.rows * options.cols;
+  for (int64_t i = 0; i < options.batch; ++i) {
+    const std::size_t first = buffers_.size();
+    buffers_.push_back(Upload(*device_, RandomFloats(elements, static_cast<uint32_t>(i + 1))));
+    for (int state = 0; state < 4; ++state) {  // master, momentum, and both of the next step
+      buffers_.push_back(device_->Allocate(elements * static_cast<int64_t>(sizeof(float))));
+    }
+    matrices_.push_back({buffers_[first].floats(), buffers_[first + 1].floats(),
+                         buffers_[first + 2].data(), buffers_[first + 3].floats(),
+                         buffers_[first + 4].data()});
+  }
+}
+
+void NewtonSchulzCase::Step() {
+  MuonOptions muon;
+  muon.newton_schulz = options_.newton_schulz;
+  MuonValues values;
+  values.lr = 0.02;
+  values.momentum = 0.95;
+  device_->MuonStep(muon, values, options_.rows, options_.cols, matrices_,
+                    {finite_.get(), static_cast<std::size_t>(options_.batch)});
+  if (!std::all_of(finite_.get(), finite_.get() + options_.batch, [](bool f) { return f; })) {
+    throw std::runtime_error("a measured step is not finite");
+  }
+}
+
+double NewtonSchulzCase::useful_gflop() const {
+  const FlopParts parts = PartsOf(options_);
+  return static_cast<double>(options_.batch) * (parts.x + parts.squares) / 1e9;
+}
+
+double RooflineFraction(const CaseOptions& options, double step_s, const GemmRate& x_rate,
+                        const GemmRate& square_rate) {
+  const FlopParts parts = PartsOf(options);
+  const double floor_s = static_cast<double>(options.batch) *
+                         (parts.x / x_rate.gflops + parts.squares / square_rate.gflops) / 1e9;
+  return floor_s / step_s;
+}
+
+Accuracy MeasureAccuracy(const CaseOptions& options) {
+  const int64_t side = std::min(options.rows, options.cols);
+  const double scale =
+      std::min(1.0, static_cast<double>(kAccuracySide) / static_cast<double>(side));
+  const auto scaled = [&](int64_t size) {
+    return std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(size) * scale));
+  };
+  Accuracy accuracy;
+  accuracy.rows = scaled(options.rows);
+  accuracy.cols = scaled(options.cols);
+  const std::unique_ptr<Device> device = MakeCpuDevice({options.threads});
+  const NewtonSchulzOptions& ns = options.newton_schulz;
+  for (const InputClass input : AllInputClasses()) {
+    const Matrix u = MakeInput(input, accuracy.rows, accuracy.cols, 7);
+    const Matrix ours = RunNewtonSchulz(*device, ns, u);
+    const Matrix cast = CastInput(u, ns.normalize, ns.eps, ns.precision);
+    const double error = RelativeError(ours, Polynomial(cast, ns.coefficients));
+    const Matrix plain = CastInput(u, ns.normalize, ns.eps, ElementType::kBFloat16);
+    const double plain_error =
+        RelativeError(PlainBFloat16(plain, ns.coefficients), Polynomial(plain, ns.coefficients));
+    if (error / plain_error > accuracy.error_vs_plain) {
+      accuracy.error_vs_plain = error / plain_error;
+      accuracy.worst = NameOf(input);
+    }
+  }
+  return accuracy;
+}
+
+}  // namespace dmuon::kernels::testing
