@@ -159,6 +159,16 @@ bool OwnedState::UpdateElementwise(uint32_t piece, kernels::AdamWValues values) 
   return device_.AdamWStep(values, range);
 }
 
+bool OwnedState::StaysFiniteAs(DType type, uint32_t piece) {
+  constexpr uint16_t kExponent = 0x7c00;  // all ones: infinite or NaN
+  if (type != DType::kFloat16) return true;
+  const int64_t count = plan_.pieces[piece].geometry.elements();
+  if (std::ssize(published_) < count) published_.resize(count);
+  device_.Publish(kernels::ElementType::kFloat16, updated_master(piece), count, published_.data());
+  return std::none_of(published_.begin(), published_.begin() + count,
+                      [](uint16_t half) { return (half & kExponent) == kExponent; });
+}
+
 void OwnedState::Commit() {
   for (const uint32_t piece : updated_) {
     Slot& slot = SlotOf(piece);

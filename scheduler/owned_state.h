@@ -6,7 +6,7 @@
 // Discard() forgets the updates. Until one of them is called nothing that counts has changed.
 //
 // Pieces are named by their index in Plan::pieces. Used by one thread at a time. Allocates in the
-// constructor only. No call fails on data; naming a piece of another owner is a programming error.
+// constructor and, for scratch, in StaysFiniteAs. No call fails on data; naming a piece of another owner is a programming error.
 #pragma once
 
 #include <cstddef>
@@ -48,6 +48,9 @@ class OwnedState {
                    std::span<bool> finite);
   // One AdamW step. `values.step` is filled in here. Returns whether all results are finite.
   bool UpdateElementwise(uint32_t piece, kernels::AdamWValues values);
+  // Whether the updated master of a piece is still finite when it is published as `type`: fp16 ends
+  // at 65,504. (fp32 is checked by the update, and bf16 reaches as far but for rounding.)
+  bool StaysFiniteAs(DType type, uint32_t piece);
 
   void Commit();
   void Discard();
@@ -89,6 +92,7 @@ class OwnedState {
   std::vector<Slot> slots_;
   std::vector<uint32_t> updated_;              // pieces updated since Commit() or Discard()
   std::vector<kernels::MuonMatrix> matrices_;  // of the batch in hand
+  std::vector<uint16_t> published_;            // scratch of StaysFiniteAs
 };
 
 }  // namespace dmuon::scheduler

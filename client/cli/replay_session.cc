@@ -114,11 +114,15 @@ int64_t ReplaySession::UpdateBatch(const std::vector<uint32_t>& batch,
   const uint32_t group = plan_.pieces[batch.front()].group;
   state_.UpdateBatch(batch, values.Muon(group, clip_factor), std::span(finite.get(), batch.size()));
   for (size_t i = 0; i < batch.size(); ++i) {
-    if (!finite[i]) {
+    if (!finite[i] || !StaysFinite(batch[i])) {
       return plan_.pieces[batch[i]].parameter;
     }
   }
   return kNone;
+}
+
+bool ReplaySession::StaysFinite(uint32_t piece) {
+  return state_.StaysFiniteAs(spec_.parameters[plan_.pieces[piece].parameter].dtype, piece);
 }
 
 int64_t ReplaySession::Update(const scheduler::StepValues& values, StepReport* report) {
@@ -138,7 +142,8 @@ int64_t ReplaySession::Update(const scheduler::StepValues& values, StepReport* r
   for (uint32_t index = 0; index < plan_.pieces.size(); ++index) {
     const scheduler::Piece& piece = plan_.pieces[index];
     if (piece.rule == Rule::kAdamW && present_[piece.parameter] &&
-        !state_.UpdateElementwise(index, values.AdamW(piece.group, report->clip_factor))) {
+        !(state_.UpdateElementwise(index, values.AdamW(piece.group, report->clip_factor)) &&
+          StaysFinite(index))) {
       not_finite = Earlier(not_finite, piece.parameter);
     }
   }

@@ -59,6 +59,8 @@ class ReplaySession {
                         const scheduler::StepValues& values, StepReport* report);
   // Updates all present pieces. Returns the first parameter that is not finite, or -1.
   int64_t Update(const scheduler::StepValues& values, StepReport* report);
+  // Whether the updated master is finite in the type that a trainer would get.
+  bool StaysFinite(uint32_t piece);
   int64_t UpdateBatch(const std::vector<uint32_t>& batch, const scheduler::StepValues& values,
                       double clip_factor);
 

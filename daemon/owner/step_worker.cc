@@ -146,6 +146,9 @@ std::vector<bool> StepWorker::Update(const std::vector<uint32_t>& pieces,
       finite.push_back(state_.UpdateElementwise(piece, values.AdamW(group, clip_factor)));
     }
   }
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    finite[i] = finite[i] && state_.StaysFiniteAs(ParameterOf(pieces[i]).dtype, pieces[i]);
+  }
   return finite;
 }
 

@@ -334,6 +334,24 @@ TEST_F(StepWorkerTest, UpdatesThatOverflowAreReported) {
   EXPECT_EQ(worker_->Update({0, 1}, values, 1.0), (std::vector<bool>{true, false}));
 }
 
+// fp16 ends at 65,504: a master beyond is finite, what trainers would get is not.
+TEST_F(StepWorkerTest, UpdatesThatOverflowWhenPublishedAreReported) {
+  Start(test::MakeJob(R"({"groups": {"muon": {"lr": 7e4, "scale": "none", "precision": "fp32",
+                                              "form": "direct"}},
+                          "parameters": [{"name": "p", "shape": [1, 100], "dtype": "fp16"},
+                                         {"name": "q", "shape": [1, 100], "dtype": "bf16"}]})",
+                      1, 1));
+  Tensors zeros{{"p", std::vector<float>(100, 0)}, {"q", std::vector<float>(100, 0)}};
+  Tensors gradient = zeros;
+  gradient["p"][0] = gradient["q"][0] = 1;
+  auto values = scheduler::StepValues::Make(job_.spec, {}, 1.0).value();
+  for (uint32_t piece : {0U, 1U}) {
+    ASSERT_EQ(TakeInitial(piece, {zeros}), "");
+    Reduce(piece, {gradient});
+  }
+  EXPECT_EQ(worker_->Update({0, 1}, values, 1.0), (std::vector<bool>{false, true}));
+}
+
 // What a trainer does not hold is not sent.
 TEST_F(StepWorkerTest, PublishesEachTrainersRegion) {
   Job job = test::MakeJob(R"({"parameters": [{"name": "p", "shape": [4, 3], "dtype": "bf16"},
