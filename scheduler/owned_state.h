@@ -6,7 +6,8 @@
 // Discard() forgets the updates. Until one of them is called nothing that counts has changed.
 //
 // Pieces are named by their index in Plan::pieces. Used by one thread at a time. Allocates in the
-// constructor and, for scratch, in StaysFiniteAs. No call fails on data; naming a piece of another owner is a programming error.
+// constructor and, for scratch, in StaysFiniteAs. No call fails on data; naming a piece of another
+// owner is a programming error.
 #pragma once
 
 #include <cstddef>
