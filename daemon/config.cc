@@ -1,5 +1,6 @@
 #include "daemon/config.h"
 
+#include <fmt/format.h>
 #include <sys/un.h>
 #include <toml++/toml.h>
 #include <unistd.h>
@@ -98,20 +99,21 @@ void ReadFile(const std::string& path, const std::vector<Option>& options) {
     std::string prefix(section.str());
     const toml::table* entries = content.as_table();
     if (entries == nullptr) {
-      throw ConfigError(path + ": unknown key `" + prefix + "`: keys stand in sections");
+      throw ConfigError(fmt::format("{}: unknown key `{}`: keys stand in sections", path, prefix));
     }
     bool known = std::any_of(options.begin(), options.end(),
                              [&](const Option& o) { return o.key.rfind(prefix + ".", 0) == 0; });
     if (entries->empty() && !known) {
-      throw ConfigError(path + ": unknown section `" + prefix +
-                        "`; see dmuond --help for the keys");
+      throw ConfigError(
+          fmt::format("{}: unknown section `{}`; see dmuond --help for the keys", path, prefix));
     }
     for (const auto& [name, node] : *entries) {
       std::string key = prefix + "." + std::string(name.str());
       auto option = std::find_if(options.begin(), options.end(),
                                  [&](const Option& o) { return o.key == key; });
       if (option == options.end()) {
-        throw ConfigError(path + ": unknown key `" + key + "`; see dmuond --help for the keys");
+        throw ConfigError(
+            fmt::format("{}: unknown key `{}`; see dmuond --help for the keys", path, key));
       }
       Assign(*option, node);
     }

@@ -10,8 +10,8 @@ namespace {
 
 constexpr int64_t kChunkBytes = 1 << 20;
 
-grpc::Status Refuse(std::string message) {
-  return {grpc::StatusCode::INVALID_ARGUMENT, std::move(message)};
+grpc::Status Refuse(const std::string& message) {
+  return {grpc::StatusCode::INVALID_ARGUMENT, message};
 }
 
 std::string NameOf(const BucketHeader& header) {

@@ -139,6 +139,7 @@ Region RegionOf(const v1::Region& region) {
 
 std::vector<Region> RegionsOf(const std::vector<v1::Region>& regions) {
   std::vector<Region> out;
+  out.reserve(regions.size());
   for (const v1::Region& region : regions) out.push_back(RegionOf(region));
   return out;
 }

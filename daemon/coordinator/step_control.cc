@@ -97,17 +97,14 @@ void StepControl::Begin(const v1::BeginStepRequest& request, const Reply& reply)
 
 void StepControl::StartActive(const v1::BeginStepRequest& request, Values values) {
   ++generation_;
-  active_.emplace();
-  active_->step = next_step_;
-  active_->started = Clock::now();
+  active_.emplace(next_step_, std::move(values));
   v1::OwnerMessage message;
   v1::StartStep& start = *message.mutable_start_step();
   start.set_session(setup_.session);
   start.set_step(next_step_);
   start.set_generation(generation_);
   *start.mutable_groups() = request.groups();
-  start.set_grad_scale(values.at("grad_scale"));
-  active_->values = std::move(values);
+  start.set_grad_scale(active_->values.at("grad_scale"));
   host_.Broadcast(message);
 }
 

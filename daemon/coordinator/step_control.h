@@ -68,9 +68,11 @@ class StepControl {
   using Values = std::map<std::string, double>;  // "muon.lr" -> 0.02
 
   struct Active {
-    uint64_t step = 0;
+    Active(uint64_t number, Values agreed) : step(number), values(std::move(agreed)) {}
+
+    uint64_t step;
     Values values;
-    Clock::time_point started;
+    Clock::time_point started = Clock::now();
     Clock::time_point all_sealed;
     std::set<uint32_t> begun;
     std::set<uint32_t> sealed;

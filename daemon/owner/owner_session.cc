@@ -352,10 +352,10 @@ void OwnerSession::Finish(const v1::FinishStep& message) {
   for (uint32_t trainer = 0; trainer < trainers_.size(); ++trainer) {
     if (trainers_[trainer].attached) receivers.push_back(trainer);
   }
-  PublishTo(std::move(receivers));
+  PublishTo(receivers);
 }
 
-void OwnerSession::PublishTo(std::vector<uint32_t> receivers) {
+void OwnerSession::PublishTo(const std::vector<uint32_t>& receivers) {
   for (uint32_t bucket = 0; bucket < plan().buckets.size(); ++bucket) {
     if (plan().buckets[bucket].owner != environment_.owner) continue;
     environment_.worker->Post([this, core = core_, alive = alive_, engine = environment_.engine,

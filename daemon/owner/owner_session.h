@@ -133,7 +133,7 @@ class OwnerSession {
   void OnBatchUpdated(const std::vector<uint32_t>& pieces, const std::vector<bool>& finite);
   void ReportReduced();
   void ReportReadyIfDone();
-  void PublishTo(std::vector<uint32_t> receivers);
+  void PublishTo(const std::vector<uint32_t>& receivers);
 
   Environment environment_;
   uint64_t id_ = 0;

@@ -5,6 +5,7 @@
 #include <deque>
 #include <list>
 #include <map>
+#include <tuple>
 #include <vector>
 
 #include "daemon/transport/bucket_pool.h"
@@ -96,7 +97,9 @@ class MpiTransport : public Transport {
   struct Source {
     MPI_Comm comm;
     int rank;
-    auto operator<=>(const Source&) const = default;
+    bool operator<(const Source& other) const {
+      return std::tie(comm, rank) < std::tie(other.comm, other.rank);
+    }
   };
 
   void SendBucket(BucketPtr bucket, int rank, int tag, MPI_Comm comm) {
