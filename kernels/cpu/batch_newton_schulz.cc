@@ -12,8 +12,8 @@ BatchNewtonSchulz::BatchNewtonSchulz(TileRunner& runner, Workspace& workspace, F
                                      int64_t count)
     : runner_(runner), m_(m), n_(n), count_(count) {
   const auto take = [&](ElementType type, int64_t cols) {
-    return BatchedMatrix{workspace.TakeBytes(count * m * cols * SizeOf(type)), type, cols,
-                         m * cols};
+    const int64_t ld = LeadingDimension(cols);
+    return BatchedMatrix{workspace.TakeBytes(count * m * ld * SizeOf(type)), type, ld, m * ld};
   };
   result_ = take(ElementType::kFloat32, n);
   x_ = take(storage.x, n);
@@ -25,10 +25,11 @@ BatchNewtonSchulz::BatchNewtonSchulz(TileRunner& runner, Workspace& workspace, F
 
 int64_t BatchNewtonSchulz::BytesPerMatrix(Form form, const NewtonSchulzStorage& storage, int64_t m,
                                           int64_t n) {
-  const int64_t x = Workspace::RoundUp(m * n * SizeOf(storage.x));
-  const int64_t result = Workspace::RoundUp(m * n * SizeOf(ElementType::kFloat32));
+  const int64_t x_elements = m * LeadingDimension(n);
+  const int64_t x = Workspace::RoundUp(x_elements * SizeOf(storage.x));
+  const int64_t result = Workspace::RoundUp(x_elements * SizeOf(ElementType::kFloat32));
   return result + (storage.x == ElementType::kFloat32 ? x : 2 * x) +
-         SquaresOf(form) * Workspace::RoundUp(m * m * SizeOf(storage.square));
+         SquaresOf(form) * Workspace::RoundUp(m * LeadingDimension(m) * SizeOf(storage.square));
 }
 
 const float* BatchNewtonSchulz::Run(const NewtonSchulzOptions& options) {
@@ -71,9 +72,9 @@ void BatchNewtonSchulz::AddIdentity(int z, double a, int out) {
     std::copy_n(source, bytes, target);
     for (int64_t i = 0; i < m_; ++i) {
       float value = 0.0F;
-      LoadRow(from.type, source, i * m_ + i, 1, &value);
+      LoadRow(from.type, source, i * from.ld + i, 1, &value);
       value += diagonal;
-      StoreRow(to.type, &value, 1, target, i * m_ + i);
+      StoreRow(to.type, &value, 1, target, i * to.ld + i);
     }
   });
 }

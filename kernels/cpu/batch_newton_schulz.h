@@ -10,7 +10,11 @@
 
 namespace dmuon::kernels {
 
-// `count` contiguous m x n matrices, m <= n.
+// Elements from one row to the next. Rows a multiple of 512 bytes apart fall into the same few
+// cache sets, and copying a tile's columns then misses on every one.
+constexpr int64_t LeadingDimension(int64_t cols) { return cols % 128 == 0 ? cols + 32 : cols; }
+
+// `count` m x n matrices, m <= n, in rows of ld() elements.
 class BatchNewtonSchulz final : private NewtonSchulzOperations {
  public:
   // Takes its memory from `workspace`: up to BytesPerMatrix for each matrix.
@@ -20,12 +24,15 @@ class BatchNewtonSchulz final : private NewtonSchulzOperations {
   static int64_t BytesPerMatrix(Form form, const NewtonSchulzStorage& storage, int64_t m,
                                 int64_t n);
 
-  // Where the input goes: normalised, contiguous, of type storage.x.
+  // Elements from row to row and from matrix to matrix, of the input and the result.
+  int64_t ld() const { return x_.ld; }
+  int64_t stride() const { return x_.stride; }
+  // Where the input goes: normalised, of type storage.x.
   void* x() const { return x_.data; }
   // fp32 room for the batch that is free until Run.
   float* spare() const { return static_cast<float*>(result_.data); }
 
-  // Consumes x; `options.form` is the constructor's. Returns the results, contiguous m x n in fp32:
+  // Consumes x; `options.form` is the constructor's. Returns the results in fp32:
   // the same bits for any count, position in the batch and number of threads.
   const float* Run(const NewtonSchulzOptions& options);
 

@@ -37,10 +37,11 @@ int64_t ItemsOf(int64_t rows, int64_t cols) {
   return (rows + per_item - 1) / per_item;
 }
 
-// Calls body(row, first_col, values, count) over rows [begin, end) of the rows x cols matrix whose
-// transpose is `data`, in square tiles, so that both sides are read along their rows.
+// Calls body(row, first_col, values, count) over rows [begin, end) of the matrix of `cols` columns
+// whose transpose is `data`, in rows of `ld` elements: in square tiles, so that both sides are read
+// along their rows.
 template <typename Body>
-void ForTransposedTiles(const float* data, int64_t rows, int64_t cols, int64_t begin, int64_t end,
+void ForTransposedTiles(const float* data, int64_t ld, int64_t cols, int64_t begin, int64_t end,
                         Body body) {
   float tile[kTransposeTile][kTransposeTile];
   for (int64_t row = begin; row < end; row += kTransposeTile) {
@@ -49,7 +50,7 @@ void ForTransposedTiles(const float* data, int64_t rows, int64_t cols, int64_t b
       const int64_t width = std::min(kTransposeTile, cols - col);
       for (int64_t j = 0; j < width; ++j) {
         for (int64_t i = 0; i < height; ++i) {
-          tile[i][j] = data[(col + j) * rows + row + i];
+          tile[i][j] = data[(col + j) * ld + row + i];
         }
       }
       for (int64_t i = 0; i < height; ++i) {
@@ -86,12 +87,15 @@ class MuonPart {
   // u and momentum' of all matrices, and the squared sums of u's blocks.
   void ApplyMomentum(std::span<const MuonMatrix> part, float* u, double* sums, uint8_t* bad);
   // X of all matrices: u over its norm, transposed if it is higher than wide, rounded.
-  void NormalizeAll(const float* u, const double* sums, int64_t count, void* x, uint8_t* bad);
+  void NormalizeAll(const float* u, const double* sums, int64_t count,
+                    const BatchNewtonSchulz& iteration, uint8_t* bad);
   void NormalizeRows(const NormalizeFactors& factors, const float* u, int64_t begin, int64_t end,
-                     void* x, int64_t offset) const;
-  void UpdateAll(std::span<const MuonMatrix> part, const float* o, uint8_t* bad);
-  // p' of rows [begin, end). Returns whether it is finite.
-  bool UpdateRows(const MuonMatrix& matrix, const float* o, int64_t begin, int64_t end) const;
+                     const BatchNewtonSchulz& iteration, int64_t matrix) const;
+  void UpdateAll(std::span<const MuonMatrix> part, const float* o,
+                 const BatchNewtonSchulz& iteration, uint8_t* bad);
+  // p' of rows [begin, end), from o in rows of `ld` elements. Returns whether it is finite.
+  bool UpdateRows(const MuonMatrix& matrix, const float* o, int64_t ld, int64_t begin,
+                  int64_t end) const;
 
   TileRunner& runner_;
   ThreadPool& pool_;
@@ -138,9 +142,9 @@ void MuonPart::ApplyMomentum(std::span<const MuonMatrix> part, float* u, double*
   });
 }
 
-// `offset`: of the matrix's first element in x.
 void MuonPart::NormalizeRows(const NormalizeFactors& factors, const float* u, int64_t begin,
-                             int64_t end, void* x, int64_t offset) const {
+                             int64_t end, const BatchNewtonSchulz& iteration,
+                             int64_t matrix) const {
   constexpr int64_t kRun = 256;
   const auto normalize = [&](int64_t row, int64_t col, const float* from, int64_t count) {
     float run[kRun];
@@ -149,7 +153,8 @@ void MuonPart::NormalizeRows(const NormalizeFactors& factors, const float* u, in
       for (int64_t j = 0; j < size; ++j) {
         run[j] = from[first + j] * factors.prescale / factors.divisor;
       }
-      StoreRow(storage_.x, run, size, x, offset + row * n_ + col + first);
+      StoreRow(storage_.x, run, size, iteration.x(),
+               matrix * iteration.stride() + row * iteration.ld() + col + first);
     }
   };
   if (transposed()) {
@@ -161,8 +166,8 @@ void MuonPart::NormalizeRows(const NormalizeFactors& factors, const float* u, in
   }
 }
 
-void MuonPart::NormalizeAll(const float* u, const double* sums, int64_t count, void* x,
-                            uint8_t* bad) {
+void MuonPart::NormalizeAll(const float* u, const double* sums, int64_t count,
+                            const BatchNewtonSchulz& iteration, uint8_t* bad) {
   const int64_t items = ItemsOf(m_, n_);
   const int64_t per_item = RowsPerItem(n_);
   pool_.ParallelFor(count * items, [&](int64_t index, int) {
@@ -175,12 +180,12 @@ void MuonPart::NormalizeAll(const float* u, const double* sums, int64_t count, v
     const int64_t begin = index % items * per_item;
     const NormalizeFactors factors = NormalizeFactorsOf(
         options_.newton_schulz.normalize, options_.newton_schulz.eps, std::sqrt(squared_sum));
-    NormalizeRows(factors, u + matrix * m_ * n_, begin, std::min(begin + per_item, m_), x,
-                  matrix * m_ * n_);
+    NormalizeRows(factors, u + matrix * m_ * n_, begin, std::min(begin + per_item, m_), iteration,
+                  matrix);
   });
 }
 
-bool MuonPart::UpdateRows(const MuonMatrix& matrix, const float* o, int64_t begin,
+bool MuonPart::UpdateRows(const MuonMatrix& matrix, const float* o, int64_t ld, int64_t begin,
                           int64_t end) const {
   uint32_t not_finite = 0;
   const auto update = [&](int64_t row, int64_t col, const float* direction, int64_t count) {
@@ -192,22 +197,23 @@ bool MuonPart::UpdateRows(const MuonMatrix& matrix, const float* o, int64_t begi
     }
   };
   if (transposed()) {
-    ForTransposedTiles(o, rows_, cols_, begin, end, update);
+    ForTransposedTiles(o, ld, cols_, begin, end, update);
   } else {
     for (int64_t row = begin; row < end; ++row) {
-      update(row, 0, o + row * cols_, cols_);
+      update(row, 0, o + row * ld, cols_);
     }
   }
   return not_finite == 0;
 }
 
-void MuonPart::UpdateAll(std::span<const MuonMatrix> part, const float* o, uint8_t* bad) {
+void MuonPart::UpdateAll(std::span<const MuonMatrix> part, const float* o,
+                         const BatchNewtonSchulz& iteration, uint8_t* bad) {
   const int64_t items = ItemsOf(rows_, cols_);
   const int64_t per_item = RowsPerItem(cols_);
   pool_.ParallelFor(std::ssize(part) * items, [&](int64_t index, int) {
     const int64_t matrix = index / items;
     const int64_t begin = index % items * per_item;
-    bad[index] = !UpdateRows(part[matrix], o + matrix * rows_ * cols_, begin,
+    bad[index] = !UpdateRows(part[matrix], o + matrix * iteration.stride(), iteration.ld(), begin,
                              std::min(begin + per_item, rows_));
   });
 }
@@ -230,9 +236,9 @@ void MuonPart::Run(std::span<const MuonMatrix> part, std::span<bool> finite) {
   uint8_t* bad_master = bad_norm + count * ItemsOf(m_, n_);
   float* u = iteration.spare();
   ApplyMomentum(part, u, sums, bad_momentum);
-  NormalizeAll(u, sums, count, iteration.x(), bad_norm);
+  NormalizeAll(u, sums, count, iteration, bad_norm);
   const float* o = iteration.Run(options_.newton_schulz);
-  UpdateAll(part, o, bad_master);
+  UpdateAll(part, o, iteration, bad_master);
 
   const auto any_bad = [](const uint8_t* flags, int64_t size, int64_t i) {
     return std::any_of(flags + i * size, flags + (i + 1) * size, [](uint8_t f) { return f != 0; });

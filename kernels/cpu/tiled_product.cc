@@ -15,23 +15,23 @@ struct Tile {
   int64_t cols = 0;
 };
 
-int64_t TilesPerMatrix(const TiledProduct& product) {
-  return product.symmetric ? TriangleCount(TilesAlong(product.rows))
-                           : TilesAlong(product.rows) * TilesAlong(product.cols);
+int64_t TilesPerMatrix(const TiledProduct& product, int64_t side) {
+  return product.symmetric ? TriangleCount(TilesAlong(product.rows, side))
+                           : TilesAlong(product.rows, side) * TilesAlong(product.cols, side);
 }
 
-Tile TileAt(const TiledProduct& product, int64_t index) {
-  const int64_t per_matrix = TilesPerMatrix(product);
+Tile TileAt(const TiledProduct& product, int64_t side, int64_t index) {
+  const int64_t per_matrix = TilesPerMatrix(product, side);
   const int64_t inside = index % per_matrix;
-  const int64_t across = TilesAlong(product.cols);
+  const int64_t across = TilesAlong(product.cols, side);
   const TileIndex position =
       product.symmetric ? TriangleTile(inside) : TileIndex{inside / across, inside % across};
   Tile tile;
   tile.matrix = index / per_matrix;
-  tile.row = position.row * kTile;
-  tile.col = position.col * kTile;
-  tile.rows = std::min(kTile, product.rows - tile.row);
-  tile.cols = std::min(kTile, product.cols - tile.col);
+  tile.row = position.row * side;
+  tile.col = position.col * side;
+  tile.rows = std::min(side, product.rows - tile.row);
+  tile.cols = std::min(side, product.cols - tile.col);
   return tile;
 }
 
@@ -52,7 +52,7 @@ void CombineRow(const TiledProduct& product, const Tile& tile, int64_t row, floa
     return;
   }
   const BatchedMatrix& addend = product.addend;
-  float added[kTile];
+  float added[kLargestTile];
   LoadRow(addend.type, addend.data,
           tile.matrix * addend.stride + (tile.row + row) * addend.ld + tile.col, tile.cols, added);
   const float addend_factor = product.addend_factor;
@@ -68,17 +68,17 @@ void StoreTile(const TiledProduct& product, const Tile& tile, const float* sums)
   const bool diagonal = product.symmetric && tile.row == tile.col;
   const int64_t base = tile.matrix * out.stride;
   for (int64_t i = 0; i < tile.rows; ++i) {
-    StoreRow(out.type, sums + i * kTile, diagonal ? i + 1 : tile.cols, out.data,
+    StoreRow(out.type, sums + i * kLargestTile, diagonal ? i + 1 : tile.cols, out.data,
              base + (tile.row + i) * out.ld + tile.col);
   }
   if (!product.symmetric) {
     return;
   }
-  float column[kTile];
+  float column[kLargestTile];
   for (int64_t j = 0; j < tile.cols; ++j) {
     const int64_t first = diagonal ? j + 1 : 0;
     for (int64_t i = first; i < tile.rows; ++i) {
-      column[i] = sums[i * kTile + j];
+      column[i] = sums[i * kLargestTile + j];
     }
     StoreRow(out.type, column + first, tile.rows - first, out.data,
              base + (tile.col + j) * out.ld + tile.row + first);
@@ -90,9 +90,9 @@ void RunTile(const TiledProduct& product, const Tile& tile, Gemm& gemm, float* s
   gemm.Run(tile.rows, tile.cols, product.depth,
            OperandAt(product.left, tile.matrix, tile.row * product.left.ld, false),
            OperandAt(product.right, tile.matrix, right_first, product.right_transposed), sums,
-           kTile);
+           kLargestTile);
   for (int64_t i = 0; i < tile.rows; ++i) {
-    CombineRow(product, tile, i, sums + i * kTile);
+    CombineRow(product, tile, i, sums + i * kLargestTile);
   }
   StoreTile(product, tile, sums);
 }
@@ -102,13 +102,15 @@ void RunTile(const TiledProduct& product, const Tile& tile, Gemm& gemm, float* s
 TileRunner::TileRunner(ThreadPool& pool, bool native_bf16) : pool_(pool) {
   workers_.reserve(pool.threads());
   for (int i = 0; i < pool.threads(); ++i) {
-    workers_.push_back({Gemm(native_bf16), AllocateAligned(kTile * kTile * sizeof(float))});
+    workers_.push_back(
+        {Gemm(native_bf16), AllocateAligned(kLargestTile * kLargestTile * sizeof(float))});
   }
 }
 
 void TileRunner::Run(const TiledProduct& product, int64_t count) {
-  pool_.ParallelFor(count * TilesPerMatrix(product), [&](int64_t index, int worker) {
-    RunTile(product, TileAt(product, index), workers_[worker].gemm,
+  const int64_t side = TileSide(product.left.type, product.symmetric);
+  pool_.ParallelFor(count * TilesPerMatrix(product, side), [&](int64_t index, int worker) {
+    RunTile(product, TileAt(product, side, index), workers_[worker].gemm,
             reinterpret_cast<float*>(workers_[worker].sums.get()));
   });
 }

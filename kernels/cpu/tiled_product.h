@@ -35,15 +35,25 @@ struct TiledProduct {
   BatchedMatrix out;
 };
 
-inline constexpr int64_t kTile = 256;
-static_assert(kTile <= Gemm::kMaxSide);
+inline constexpr int64_t kLargestTile = 256;
+static_assert(kLargestTile <= Gemm::kMaxSide);
+
+// The side of a product's tiles. Small tiles follow a triangle's diagonal closely; large ones copy
+// their operands less often inside oneDNN, and bf16 ones convert them less often where that is
+// emulated. Measured (kernels/README.md); depends on nothing but the product.
+constexpr int64_t TileSide(ElementType operands, bool symmetric) {
+  if (!symmetric) {
+    return kLargestTile;
+  }
+  return operands == ElementType::kFloat32 ? 64 : 128;
+}
 
 struct TileIndex {
   int64_t row = 0;
   int64_t col = 0;
 };
 
-constexpr int64_t TilesAlong(int64_t size) { return (size + kTile - 1) / kTile; }
+constexpr int64_t TilesAlong(int64_t size, int64_t side) { return (size + side - 1) / side; }
 constexpr int64_t TriangleCount(int64_t side) { return side * (side + 1) / 2; }
 
 // The index-th tile (row >= col) of a lower triangle, counted along rows.
@@ -68,7 +78,7 @@ class TileRunner {
  private:
   struct Worker {
     Gemm gemm;
-    AlignedBytes sums;  // kTile x kTile floats
+    AlignedBytes sums;  // kLargestTile x kLargestTile floats
   };
 
   ThreadPool& pool_;

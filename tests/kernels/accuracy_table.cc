@@ -56,8 +56,17 @@ Matrix RunVariant(const Variant& variant, const Coefficients& coefficients, cons
   BatchNewtonSchulz iteration(runner, workspace, variant.form, variant.storage, input.rows,
                               input.cols, 1);
   const std::vector<float> x = ToFloats(input);
-  StoreRow(variant.storage.x, x.data(), std::ssize(x), iteration.x(), 0);
-  return FromFloats(input.rows, input.cols, iteration.Run(options));
+  for (int64_t row = 0; row < input.rows; ++row) {
+    StoreRow(variant.storage.x, x.data() + row * input.cols, input.cols, iteration.x(),
+             row * iteration.ld());
+  }
+  const float* rows = iteration.Run(options);
+  std::vector<float> result;
+  for (int64_t row = 0; row < input.rows; ++row) {
+    const float* first = rows + row * iteration.ld();
+    result.insert(result.end(), first, first + input.cols);
+  }
+  return FromFloats(input.rows, input.cols, result.data());
 }
 
 void PrintTable(const NamedCoefficients& set, int64_t rows, int64_t cols) {

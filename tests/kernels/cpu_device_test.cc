@@ -3,6 +3,7 @@
 
 #include <stdexcept>
 
+#include "kernels/cpu/batch_newton_schulz.h"
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/cpu/tiled_product.h"
 #include "kernels/cpu/workspace.h"
@@ -87,14 +88,19 @@ TEST(TiledProduct, TriangleTilesAreEachOnce) {
       }
     }
   }
-  static_assert(TilesAlong(1) == 1 && TilesAlong(kTile) == 1 && TilesAlong(kTile + 1) == 2);
+  static_assert(TilesAlong(1, 64) == 1 && TilesAlong(64, 64) == 1 && TilesAlong(65, 64) == 2);
+}
+
+TEST(BatchNewtonSchulz, RowsAreNotAPowerOfTwoApart) {
+  static_assert(LeadingDimension(100) == 100 && LeadingDimension(192) == 192);
+  static_assert(LeadingDimension(128) == 160 && LeadingDimension(4096) == 4128);
 }
 
 // Symmetric and general products with all options, against loops.
 TEST(TiledProduct, AgreesWithLoops) {
   ThreadPool pool(2);
   TileRunner runner(pool, false);
-  const int64_t m = kTile + 7;
+  const int64_t m = kLargestTile + 7;
   const int64_t k = 19;
   const int64_t count = 2;
   const Matrix a = MakeInput(InputClass::kGaussian, count * m, k, 1);
