@@ -4,6 +4,8 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "kernels/half_types.h"
+
 namespace dmuon::test {
 namespace {
 
@@ -36,9 +38,15 @@ void StoreElement(DType dtype, float value, std::byte* at) {
     std::memcpy(at, &value, sizeof(value));
     return;
   }
+  if (dtype == DType::kFloat16 &&
+      kernels::FloatFromFloat16(kernels::Float16FromFloat(value)) == value) {
+    uint16_t half = kernels::Float16FromFloat(value);
+    std::memcpy(at, &half, sizeof(half));
+    return;
+  }
   auto bits = std::bit_cast<uint32_t>(value);
   if (dtype != DType::kBFloat16 || (bits & 0xffff) != 0) {
-    throw std::invalid_argument("test values must be exact in fp32 or bf16");
+    throw std::invalid_argument("test values must be exact in their type");
   }
   auto upper = static_cast<uint16_t>(bits >> 16);
   std::memcpy(at, &upper, sizeof(upper));

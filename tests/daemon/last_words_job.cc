@@ -21,11 +21,11 @@ int main() {
     std::printf("owner 1 is pid %ld\n", static_cast<long>(world.owner_info(1).pid));
     std::fflush(stdout);
   }
+  // mpirun sends survivors SIGCONT, of which owner 2 dies here, and SIGTERM one second later.
+  if (world.owner() == 2) signal(SIGCONT, [](int) { _exit(1); });
   MPI_Barrier(world.communicators().owners);
   if (world.owner() == 1) raise(SIGKILL);
 
-  // mpirun sends survivors SIGCONT, of which owner 2 dies here, and SIGTERM one second later.
-  if (world.owner() == 2) signal(SIGCONT, [](int) { _exit(1); });
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGTERM);
