@@ -150,7 +150,7 @@ class OwnerSession {
 
   uint64_t generation_ = 0;
   std::optional<Step> step_;
-  bool aborted_ = false;  // the last step was
+  bool aborted_ = false;          // the last step was
   std::vector<BucketPtr> early_;  // arrived before the message that they belong to
   double last_busy_s_ = 0;
 };
