@@ -22,15 +22,16 @@ int main() {
     std::fflush(stdout);
   }
   // mpirun sends survivors SIGCONT, of which owner 2 dies here, and SIGTERM one second later.
-  if (world.owner() == 2) signal(SIGCONT, [](int) { _exit(1); });
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, world.owner() == 2 ? SIGCONT : SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
   MPI_Barrier(world.communicators().owners);
   if (world.owner() == 1) raise(SIGKILL);
 
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
   int received = 0;
   sigwait(&set, &received);
+  if (world.owner() == 2) _exit(1);
   std::printf(
       "after: %s\n",
       dmuon::LastWords(world, neighbours.Ended(), received, "step 7, waiting for owner 1").c_str());
