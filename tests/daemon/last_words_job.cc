@@ -12,7 +12,12 @@
 #include "daemon/transport/mpi_world.h"
 
 int main() {
+  // Before any thread starts: one that doesn't block SIGCONT would swallow it.
   dmuon::BlockSignals();
+  sigset_t continued;
+  sigemptyset(&continued);
+  sigaddset(&continued, SIGCONT);
+  pthread_sigmask(SIG_BLOCK, &continued, nullptr);
   dmuon::MpiWorld world(60);
   dmuon::NeighbourWatch neighbours(world);
   if (world.owner() == 0) {
@@ -25,13 +30,14 @@ int main() {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, world.owner() == 2 ? SIGCONT : SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
   MPI_Barrier(world.communicators().owners);
   if (world.owner() == 1) raise(SIGKILL);
 
   int received = 0;
   sigwait(&set, &received);
   if (world.owner() == 2) raise(SIGKILL);  // sanitizers linger in _exit
+  // Owner 2's end wakes mpirun and the watch at the same time: SIGTERM may come first.
+  for (int i = 0; i < 50 && neighbours.Ended().size() < 2; ++i) usleep(10'000);
   std::printf(
       "after: %s\n",
       dmuon::LastWords(world, neighbours.Ended(), received, "step 7, waiting for owner 1").c_str());
