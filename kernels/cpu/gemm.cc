@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/cpu_features.h"
+#include "kernels/cpu/micro_kernel.h"
 #include "kernels/cpu/onednn_check.h"
 #include "kernels/cpu/typed_rows.h"
 
@@ -13,6 +14,10 @@ const float* Floats(const GemmOperand& operand) { return static_cast<const float
 
 void Sgemm(int64_t m, int64_t n, int64_t k, const GemmOperand& left, const GemmOperand& right,
            float beta, float* c, int64_t ldc) {
+  if (beta == 0.0F && !left.transposed && !right.transposed &&
+      RunMicroKernel(m, n, k, Floats(left), left.ld, Floats(right), right.ld, c, ldc)) {
+    return;
+  }
   const OneOpenMpThread one_thread;
   CheckOneDnn(dnnl_sgemm(left.transposed ? 'T' : 'N', right.transposed ? 'T' : 'N', m, n, k, 1.0F,
                          Floats(left), left.ld, Floats(right), right.ld, beta, c, ldc),

@@ -1,4 +1,4 @@
-// Single-threaded products of small tiles on the CPU, through oneDNN.
+// Single-threaded products of small tiles on the CPU, through libxsmm and oneDNN.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,8 @@ class MatmulPrimitives {
 // Whether products of bf16 operands run in hardware: the processor has them and oneDNN uses them.
 bool NativeBFloat16Works();
 
-// One thread's products. fp32 accumulation throughout. bf16 operands go to the hardware where it is
+// One thread's products. fp32 accumulation throughout. fp32 operands that are not transposed go to
+// RunMicroKernel where there is one, else to oneDNN; bf16 operands go to the hardware where it is
 // native; otherwise (and when the other operand is fp32, and for fp16) they are converted to fp32,
 // exactly, in pieces of kDepthPiece. The bits depend on values, types, sizes and leading dimensions
 // only.
