@@ -224,6 +224,9 @@ TEST_P(NewtonSchulz, ResultDoesNotDependOnHowALargeBatchIsCut) {
 }
 
 TEST(CpuNewtonSchulz, ResultDoesNotDependOnThreads) {
+  if (!BuiltWithCpuBackend()) {
+    GTEST_SKIP() << "this build has no CPU backend";
+  }
   const Matrix u = MakeInput(InputClass::kPowerLaw, 300, 520, 11);
   for (const Form form : {Form::kDirect, Form::kGram}) {
     for (const ElementType precision : {ElementType::kFloat32, ElementType::kBFloat16}) {

@@ -1,5 +1,3 @@
-#include "tests/bench/gemm_rate.h"
-
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -9,6 +7,7 @@
 
 #include "kernels/cpu/gemm.h"
 #include "kernels/thread_pool.h"
+#include "tests/bench/gemm_rate.h"
 
 namespace dmuon::kernels::testing {
 namespace {
@@ -80,7 +79,7 @@ double MeasureCandidate(const Candidate& c, ElementType type, ThreadPool& pool) 
 
 }  // namespace
 
-GemmRate MeasureGemmRate(ElementType type, int threads) {
+GemmRate MeasureCpuGemmRate(ElementType type, int threads) {
   ThreadPool pool(threads);
   GemmRate best;
   for (const Candidate& candidate : kCandidates) {
