@@ -129,19 +129,16 @@ void MultiplyTile(const TiledProduct& product, const Tile& tile, Gemm& gemm, flo
            sums_ld);
 }
 
-// A tile on the diagonal of a symmetric result: the upper half of its rows needs only the left half
-// of the columns.
+// A tile on the diagonal of a symmetric result, in strips: each ends with the diagonal.
 void MultiplyDiagonalTile(const TiledProduct& product, const Tile& tile, Gemm& gemm, float* sums) {
-  const int64_t half = tile.rows / 2;
-  Tile part = tile;
-  if (half > 0) {
-    part.rows = part.cols = half;
-    MultiplyTile(product, part, gemm, sums, tile.cols);
+  constexpr int64_t kStrip = 32;
+  Tile strip = tile;
+  for (int64_t first = 0; first < tile.rows; first += kStrip) {
+    strip.row = tile.row + first;
+    strip.rows = std::min(kStrip, tile.rows - first);
+    strip.cols = first + strip.rows;
+    MultiplyTile(product, strip, gemm, sums + first * tile.cols, tile.cols);
   }
-  part = tile;
-  part.row += half;
-  part.rows -= half;
-  MultiplyTile(product, part, gemm, sums + half * tile.cols, tile.cols);
   MirrorHalves(tile.rows, sums);
 }
 

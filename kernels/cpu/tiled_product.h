@@ -44,7 +44,7 @@ static_assert(kLargestTile <= Gemm::kMaxSide);
 // Measured (kernels/README.md); depends on nothing but the product.
 constexpr int64_t TileSide(ElementType operands, bool symmetric) {
   if (operands == ElementType::kFloat32) {
-    return 64;
+    return symmetric ? 64 : 128;
   }
   return symmetric ? 128 : kLargestTile;
 }

@@ -8,10 +8,14 @@
 namespace dmuon::kernels {
 namespace {
 
-// What one call multiplies, and the block of the inner dimension that it goes through at a time:
-// the operands' pieces and the sums stay in the first-level cache. Measured (kernels/README.md).
+// What one call multiplies, and the steps in which it goes through the inner dimension: the sums
+// and what they need of the operands stay in the first-level cache.
 constexpr int64_t kSide = 32;
-constexpr int64_t kDepthBlock = 64;
+constexpr int64_t kDepthStep = 64;
+// The piece of the inner dimension that all blocks of a tile go through before the next: what a
+// tile needs of it stays in the second-level cache. A multiple of kDepthStep. All measured
+// (kernels/README.md).
+constexpr int64_t kDepthPiece = 256;
 
 // libxsmm's matrices are column-major: a row-major product C = L R is its C^T = R^T L^T, so that
 // its first operand is our right one.
@@ -23,9 +27,9 @@ struct Call {
   libxsmm_blasint c_ld;
 };
 
-// Multiplies `blocks` blocks of `depth` and adds them up, onto c if `beta` is 1.
-bool RunBlocks(Call call, int64_t depth, int64_t blocks, const float* left, const float* right,
-               float beta, float* c) {
+// Multiplies `steps` steps of `depth` and adds them up, onto c if `beta` is 1.
+bool RunSteps(Call call, int64_t depth, int64_t steps, const float* left, const float* right,
+              float beta, float* c) {
   constexpr float kAlpha = 1.0F;
   const int64_t right_stride = depth * call.right_ld * static_cast<int64_t>(sizeof(float));
   if (right_stride > std::numeric_limits<libxsmm_blasint>::max()) {
@@ -39,20 +43,21 @@ bool RunBlocks(Call call, int64_t depth, int64_t blocks, const float* left, cons
   if (kernel == nullptr) {
     return false;
   }
-  const auto count = static_cast<unsigned long long>(blocks);
+  const auto count = static_cast<unsigned long long>(steps);
   kernel(right, left, c, &count);
   return true;
 }
 
-// One block of c over the whole inner dimension.
-bool RunBlock(const Call& call, int64_t k, const float* left, const float* right, float* c) {
-  const int64_t blocks = k / kDepthBlock;
-  const int64_t done = blocks * kDepthBlock;
-  if (blocks > 0 && !RunBlocks(call, kDepthBlock, blocks, left, right, 0.0F, c)) {
+// One block of c over a piece of the inner dimension.
+bool RunBlock(const Call& call, int64_t depth, const float* left, const float* right, bool add,
+              float* c) {
+  const int64_t steps = depth / kDepthStep;
+  const int64_t done = steps * kDepthStep;
+  if (steps > 0 && !RunSteps(call, kDepthStep, steps, left, right, add ? 1.0F : 0.0F, c)) {
     return false;
   }
-  return done == k || RunBlocks(call, k - done, 1, left + done, right + done * call.right_ld,
-                                blocks > 0 ? 1.0F : 0.0F, c);
+  return done == depth || RunSteps(call, depth - done, 1, left + done, right + done * call.right_ld,
+                                   add || steps > 0 ? 1.0F : 0.0F, c);
 }
 
 }  // namespace
@@ -65,12 +70,15 @@ bool RunMicroKernel(int64_t m, int64_t n, int64_t k, const float* left, int64_t 
   }
   Call call = {0, 0, static_cast<libxsmm_blasint>(left_ld), static_cast<libxsmm_blasint>(right_ld),
                static_cast<libxsmm_blasint>(c_ld)};
-  for (int64_t i = 0; i < m; i += kSide) {
-    for (int64_t j = 0; j < n; j += kSide) {
-      call.rows = static_cast<libxsmm_blasint>(std::min(kSide, m - i));
-      call.cols = static_cast<libxsmm_blasint>(std::min(kSide, n - j));
-      if (!RunBlock(call, k, left + i * left_ld, right + j, c + i * c_ld + j)) {
-        return false;
+  for (int64_t d = 0; d < k; d += kDepthPiece) {
+    for (int64_t i = 0; i < m; i += kSide) {
+      for (int64_t j = 0; j < n; j += kSide) {
+        call.rows = static_cast<libxsmm_blasint>(std::min(kSide, m - i));
+        call.cols = static_cast<libxsmm_blasint>(std::min(kSide, n - j));
+        if (!RunBlock(call, std::min(kDepthPiece, k - d), left + i * left_ld + d,
+                      right + d * right_ld + j, d > 0, c + i * c_ld + j)) {
+          return false;
+        }
       }
     }
   }
