@@ -1,6 +1,6 @@
 // Times the operations that only stream memory against the machine's best plain copy.
 //
-//   bench_elementwise --json [--case adamw] [--mb 64] [--threads 2] [--rounds 21]
+//   bench_elementwise --json [--case adamw] [--mb 64] [--threads 2] [--rounds 21] [--clock cpu]
 //   bench_elementwise --benchmark_format=json [--benchmark_filter=...]
 //
 // With --json or --case: a list of results at once. Without: the same list through Google
@@ -10,8 +10,8 @@
 #include <benchmark/benchmark.h>
 
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <cstdio>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
@@ -29,15 +29,14 @@ struct Arguments {
   int64_t mb = 64;
   int threads = AvailableCores();
   int rounds = 21;
+  Clock clock = Clock::kWall;
   bool json = false;
 };
 
 int64_t BytesOf(const Arguments& arguments) { return arguments.mb << 20; }
 
-double TimeOnce_s(ElementwiseCase& measured) {
-  const auto begin = std::chrono::steady_clock::now();
-  measured.Run();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+double TimeCase_s(const Arguments& arguments, ElementwiseCase& measured) {
+  return TimeOnce_s(arguments.clock, arguments.threads, [&] { measured.Run(); });
 }
 
 nlohmann::ordered_json MeasureCase(const Arguments& arguments, const ElementwiseOptions& options,
@@ -49,7 +48,7 @@ nlohmann::ordered_json MeasureCase(const Arguments& arguments, const Elementwise
   RunTimes times;
   for (int round = 0; round < arguments.rounds; ++round) {
     copy.RunRound();
-    times.Add(TimeOnce_s(measured));
+    times.Add(TimeCase_s(arguments, measured));
   }
   const CopyRate::Rate rate = copy.Best();
   const double gigabytes = static_cast<double>(measured.bytes()) / 1e9;
@@ -78,11 +77,12 @@ void PrintRow(const nlohmann::ordered_json& row) {
 
 int RunList(const Arguments& arguments) {
   const std::unique_ptr<Device> device = MakeCpuDevice({arguments.threads});
-  CopyRate copy(*device, arguments.threads, BytesOf(arguments));
+  CopyRate copy(*device, arguments.threads, BytesOf(arguments), arguments.clock);
   nlohmann::ordered_json report;
   report["device"] = device->Describe();
   report["threads"] = arguments.threads;
   report["smallest_array_mb"] = arguments.mb;
+  report["clock"] = arguments.clock == Clock::kWall ? "wall" : "cpu";
   report["rounds"] = arguments.rounds;
   report["cases"] = nlohmann::ordered_json::array();
   for (const ElementwiseOptions& options : AllElementwiseCases()) {
@@ -107,7 +107,7 @@ int RunList(const Arguments& arguments) {
 void RunCase(benchmark::State& state, const Arguments& arguments,
              const ElementwiseOptions& options) {
   const std::unique_ptr<Device> device = MakeCpuDevice({arguments.threads});
-  CopyRate copy(*device, arguments.threads, BytesOf(arguments));
+  CopyRate copy(*device, arguments.threads, BytesOf(arguments), arguments.clock);
   ElementwiseCase measured(*device, options, BytesOf(arguments));
   measured.Run();
   copy.RunRound();
@@ -115,7 +115,7 @@ void RunCase(benchmark::State& state, const Arguments& arguments,
   RunTimes times;
   for (auto _ : state) {
     copy.RunRound();
-    const double time_s = TimeOnce_s(measured);
+    const double time_s = TimeCase_s(arguments, measured);
     times.Add(time_s);
     state.SetIterationTime(time_s);
   }
@@ -147,6 +147,9 @@ int Main(int argc, char** argv) {
       ->check(CLI::PositiveNumber);
   app.add_option("--threads", arguments.threads, "threads")->check(CLI::PositiveNumber);
   app.add_option("--rounds", arguments.rounds, "rounds per case")->check(CLI::PositiveNumber);
+  app.add_option("--clock", arguments.clock, "wall or cpu (processor time over threads)")
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, Clock>{{"wall", Clock::kWall}, {"cpu", Clock::kCpu}}));
   app.add_flag("--json", arguments.json, "one JSON object");
   CLI11_PARSE(app, argc, argv);
   if (arguments.json || app.count("--case") > 0) {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstring>
+#include <ctime>
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -55,6 +55,17 @@ constexpr std::array kWays = {Way{"memcpy, a slice per thread", true, CopyLibrar
 
 }  // namespace
 
+double TimeOnce_s(Clock clock, int threads, const std::function<void()>& run) {
+  const auto now_s = [clock] {
+    timespec now{};
+    clock_gettime(clock == Clock::kCpu ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+  };
+  const double begin_s = now_s();
+  run();
+  return (now_s() - begin_s) / (clock == Clock::kCpu ? threads : 1);
+}
+
 double RunTimes::median_s() const {
   std::vector<double> sorted = times_;
   std::nth_element(sorted.begin(), sorted.begin() + std::ssize(sorted) / 2, sorted.end());
@@ -63,8 +74,9 @@ double RunTimes::median_s() const {
 
 double RunTimes::fastest_s() const { return *std::min_element(times_.begin(), times_.end()); }
 
-CopyRate::CopyRate(Device& device, int threads, int64_t array_bytes)
+CopyRate::CopyRate(Device& device, int threads, int64_t array_bytes, Clock clock)
     : pool_(threads),
+      clock_(clock),
       from_(device.Allocate(array_bytes / kLine * kLine)),
       to_(device.Allocate(from_.bytes())),
       times_(kWays.size()) {}
@@ -82,11 +94,8 @@ void CopyRate::Run(int way) {
 }
 
 void CopyRate::RunRound() {
-  using Clock = std::chrono::steady_clock;
   for (int way = 0; way < std::ssize(kWays); ++way) {
-    const auto begin = Clock::now();
-    Run(way);
-    times_[way].Add(std::chrono::duration<double>(Clock::now() - begin).count());
+    times_[way].Add(TimeOnce_s(clock_, pool_.threads(), [&] { Run(way); }));
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +11,14 @@
 #include "kernels/thread_pool.h"
 
 namespace dmuon::kernels::testing {
+
+enum class Clock {
+  kWall,
+  kCpu,  // processor time of the process over its threads: for machines whose cores are shared
+};
+
+// Seconds that `run` takes on `threads` threads.
+double TimeOnce_s(Clock clock, int threads, const std::function<void()>& run);
 
 // Times of repeated runs of one thing.
 class RunTimes {
@@ -34,7 +43,7 @@ class CopyRate {
   };
 
   // Array memory of `device`, of the same kind as a kernel's; `device` outlives this.
-  CopyRate(Device& device, int threads, int64_t array_bytes);
+  CopyRate(Device& device, int threads, int64_t array_bytes, Clock clock);
 
   // Every way once.
   void RunRound();
@@ -47,6 +56,7 @@ class CopyRate {
   void Run(int way);
 
   ThreadPool pool_;
+  Clock clock_;
   Buffer from_;
   Buffer to_;
   std::vector<RunTimes> times_;
