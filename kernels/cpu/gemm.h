@@ -49,7 +49,7 @@ class Gemm {
   static constexpr int64_t kMaxSide = 256;  // of m and n
   static constexpr int64_t kDepthPiece = 1024;
 
-  explicit Gemm(bool native_bf16) : native_bf16_(native_bf16) {}
+  explicit Gemm(bool native_bf16);
 
   void Run(int64_t m, int64_t n, int64_t k, const GemmOperand& left, const GemmOperand& right,
            float* c, int64_t ldc);
@@ -60,7 +60,7 @@ class Gemm {
 
   bool native_bf16_;
   MatmulPrimitives native_;
-  AlignedBytes left_piece_;
+  AlignedBytes left_piece_;  // not touched before it is needed
   AlignedBytes right_piece_;
 };
 

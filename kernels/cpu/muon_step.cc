@@ -279,11 +279,15 @@ void CpuMuonStep::Run(const MuonOptions& options, const MuonValues& values, int6
   };
   const int64_t bytes = step(runner_, workspace_).BytesPerMatrix();
   const int64_t count = std::ssize(batch);
-  const int64_t in_lanes = bytes > kLaneBytes ? 0 : count - count % pool_.threads();
-  pool_.ParallelFor(in_lanes, [&](int64_t i, int worker) {
-    Lane& lane = *lanes_[worker];
-    lane.workspace.Reset(bytes);
-    step(lane.runner, lane.workspace).Run(batch.subspan(i, 1), finite.subspan(i, 1));
+  const int64_t lanes = std::ssize(lanes_);
+  const int64_t in_lanes = bytes > kLaneBytes ? 0 : count - count % lanes;
+  // Equal shares, so that the first step touches all memory that later ones do.
+  pool_.ParallelFor(in_lanes == 0 ? 0 : lanes, [&](int64_t index, int) {
+    Lane& lane = *lanes_[index];
+    for (int64_t i = index; i < in_lanes; i += lanes) {
+      lane.workspace.Reset(bytes);
+      step(lane.runner, lane.workspace).Run(batch.subspan(i, 1), finite.subspan(i, 1));
+    }
   });
   const int64_t part = std::max<int64_t>(kPartBytes / bytes, 1);
   for (int64_t begin = in_lanes; begin < count; begin += part) {
