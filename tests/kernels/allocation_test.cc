@@ -137,8 +137,8 @@ class Workload {
   explicit Workload(Device& device) : device_(device) {
     std::vector<ElementType> precisions = {ElementType::kFloat32};
     if (device.AutoPrecision() != ElementType::kBFloat16) {
-      // Emulated. In hardware it is oneDNN's primitives, which take a few blocks from malloc in each
-      // call: not told apart from ours.
+      // Emulated. In hardware it is oneDNN's primitives, which take a few blocks from malloc in
+      // each call: not told apart from ours.
       precisions.push_back(ElementType::kBFloat16);
     }
     for (const ElementType precision : precisions) {
