@@ -44,6 +44,43 @@ TEST(CpuDevice, RefusesFloat16WithAReason) {
   EXPECT_THROW(device->MuonStep(options, {}, 2, 2, {}, {}), std::invalid_argument);
 }
 
+// Results of 16 MB and more are stored in another way: the same bits, wherever they begin.
+TEST(CpuDevice, LargeResultsAreThoseOfTheirPieces) {
+  const auto device = MakeCpuDevice({2});
+  constexpr int64_t kPiece = 1'000'003;
+  constexpr int64_t kCount = 9 * kPiece;  // 18 MB of halves
+  std::vector<float> values(kCount + 1);
+  for (int64_t i = 0; i <= kCount; ++i) {
+    values[i] = static_cast<float>(i * 7919 % 100'003) / 1024.0F;
+  }
+  const auto expect_same = [&](auto run, auto zero) {
+    std::vector<decltype(zero)> whole(kCount + 1);
+    std::vector<decltype(zero)> pieces(kCount + 1);
+    run(0, kCount, whole.data() + 1);
+    for (int64_t first = 0; first < kCount; first += kPiece) {
+      run(first, kPiece, pieces.data() + 1 + first);
+    }
+    EXPECT_TRUE(whole == pieces);
+  };
+  const auto reduce = [&](int64_t first, int64_t count, float* to) {
+    const ReduceSource sources[] = {
+        {values.data() + first}, {nullptr}, {values.data() + first + 1}};
+    device->Reduce(ElementType::kFloat32, sources, count, 0.3F, to);
+  };
+  const auto publish = [&](int64_t first, int64_t count, uint16_t* to) {
+    device->Publish(ElementType::kBFloat16, values.data() + first, count, to);
+  };
+  const auto adamw = [&](int64_t first, int64_t count, float* to) {
+    static std::vector<float> moments(2 * kCount);  // not looked at
+    const float* from = values.data() + first;
+    EXPECT_TRUE(device->AdamWStep(
+        {}, {count, from, from, from, from, to, moments.data(), moments.data() + kCount}));
+  };
+  expect_same(reduce, 0.0F);
+  expect_same(publish, uint16_t{0});
+  expect_same(adamw, 0.0F);
+}
+
 TEST(Workspace, KeepsItsMemory) {
   Workspace workspace;
   workspace.Reset(1 << 16);
