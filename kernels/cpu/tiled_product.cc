@@ -1,6 +1,7 @@
 #include "kernels/cpu/tiled_product.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "kernels/cpu/transpose.h"
 #include "kernels/cpu/typed_rows.h"
@@ -165,8 +166,12 @@ void RunTile(const TiledProduct& product, const Tile& tile, Gemm& gemm, float* s
 TileRunner::TileRunner(ThreadPool& pool, bool native_bf16) : pool_(pool) {
   workers_.reserve(pool.threads());
   for (int i = 0; i < pool.threads(); ++i) {
-    constexpr int64_t kTileBytes = kLargestTile * kLargestTile * sizeof(float);
-    workers_.push_back({Gemm(native_bf16), AllocateAligned(2 * kTileBytes)});
+    constexpr int64_t kBytes = 2 * kLargestTile * kLargestTile * sizeof(float);
+    workers_.push_back({Gemm(native_bf16), AllocateAligned(kBytes)});
+    if (pool.threads() > 1) {
+      // A thread may get its first tile late: its memory is there from the start.
+      std::memset(workers_.back().tiles.get(), 0, kBytes);
+    }
   }
 }
 
