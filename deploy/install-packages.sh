@@ -13,6 +13,8 @@ build_packages=(
   libdnnl-dev                                                    # CPU kernels
   libspdlog-dev libfmt-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev
 )
+# Micro-kernels for x86; Debian has them there only, and the build does without them.
+[[ $(dpkg --print-architecture 2>/dev/null) != amd64 ]] || build_packages+=(libxsmm-dev)
 run_packages=(
   openmpi-bin
   python3 python3-numpy python3-grpcio python3-protobuf python3-mpi4py  # Python client

@@ -140,6 +140,7 @@ struct CpuDeviceOptions {
   int threads = 1;  // 0: all cores that this process may run on
 };
 
+// Throws std::runtime_error in builds of the kernels alone that lack oneDNN.
 std::unique_ptr<Device> MakeCpuDevice(const CpuDeviceOptions& options);
 
 // Throws std::runtime_error saying why there is no such device: built without CUDA, no driver, no

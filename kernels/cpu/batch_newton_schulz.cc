@@ -11,25 +11,33 @@ BatchNewtonSchulz::BatchNewtonSchulz(TileRunner& runner, Workspace& workspace, F
                                      const NewtonSchulzStorage& storage, int64_t m, int64_t n,
                                      int64_t count)
     : runner_(runner), m_(m), n_(n), count_(count) {
-  const auto take = [&](ElementType type, int64_t cols) {
+  const auto take = [&](ElementType type, int64_t rows, int64_t cols) {
     const int64_t ld = LeadingDimension(cols);
-    return BatchedMatrix{workspace.TakeBytes(count * m * ld * SizeOf(type)), type, ld, m * ld};
+    return BatchedMatrix{workspace.TakeBytes(count * rows * ld * SizeOf(type)), type, ld,
+                         rows * ld};
   };
-  result_ = take(ElementType::kFloat32, n);
-  x_ = take(storage.x, n);
-  next_x_ = storage.x == ElementType::kFloat32 ? result_ : take(storage.x, n);
+  result_ = take(ElementType::kFloat32, m, n);
+  x_ = take(storage.x, m, n);
+  if (storage.x == ElementType::kFloat32) {
+    next_x_ = result_;
+    transposed_x_ = take(storage.x, n, m);
+  } else {
+    next_x_ = take(storage.x, m, n);
+  }
   for (int i = 0; i < SquaresOf(form); ++i) {
-    squares_[i] = take(storage.square, m);
+    squares_[i] = take(storage.square, m, m);
   }
 }
 
 int64_t BatchNewtonSchulz::BytesPerMatrix(Form form, const NewtonSchulzStorage& storage, int64_t m,
                                           int64_t n) {
-  const int64_t x_elements = m * LeadingDimension(n);
-  const int64_t x = Workspace::RoundUp(x_elements * SizeOf(storage.x));
-  const int64_t result = Workspace::RoundUp(x_elements * SizeOf(ElementType::kFloat32));
-  return result + (storage.x == ElementType::kFloat32 ? x : 2 * x) +
-         SquaresOf(form) * Workspace::RoundUp(m * LeadingDimension(m) * SizeOf(storage.square));
+  const auto bytes = [](ElementType type, int64_t rows, int64_t cols) {
+    return Workspace::RoundUp(rows * LeadingDimension(cols) * SizeOf(type));
+  };
+  const bool transposes = storage.x == ElementType::kFloat32;
+  return bytes(ElementType::kFloat32, m, n) + bytes(storage.x, m, n) +
+         (transposes ? bytes(storage.x, n, m) : bytes(storage.x, m, n)) +
+         SquaresOf(form) * bytes(storage.square, m, m);
 }
 
 const float* BatchNewtonSchulz::Run(const NewtonSchulzOptions& options) {
@@ -42,7 +50,11 @@ void BatchNewtonSchulz::GramOfX(int out) {
   tiled.rows = tiled.cols = m_;
   tiled.depth = n_;
   tiled.left = tiled.right = x_;
-  tiled.right_transposed = true;
+  if (transposed_x_.data != nullptr) {
+    tiled.right = transposed_x_;
+  } else {
+    tiled.right_transposed = true;
+  }
   tiled.symmetric = true;
   tiled.out = squares_[out];
   runner_.Run(tiled, count_);
@@ -96,6 +108,9 @@ void BatchNewtonSchulz::ApplyToX(int left, double factor, bool last) {
     return;
   }
   tiled.out = next_x_;
+  if (!last) {
+    tiled.transposed_out = transposed_x_;  // GramOfX comes next
+  }
   runner_.Run(tiled, count_);
   std::swap(x_, next_x_);
 }

@@ -14,7 +14,7 @@ namespace dmuon::kernels {
 // cache sets, and copying a tile's columns then misses on every one.
 constexpr int64_t LeadingDimension(int64_t cols) { return cols % 128 == 0 ? cols + 32 : cols; }
 
-// `count` m x n matrices, m <= n, in rows of ld() elements.
+// `count` m x n matrices, m <= n.
 class BatchNewtonSchulz final : private NewtonSchulzOperations {
  public:
   // Takes its memory from `workspace`: up to BytesPerMatrix for each matrix.
@@ -24,11 +24,10 @@ class BatchNewtonSchulz final : private NewtonSchulzOperations {
   static int64_t BytesPerMatrix(Form form, const NewtonSchulzStorage& storage, int64_t m,
                                 int64_t n);
 
-  // Elements from row to row and from matrix to matrix, of the input and the result.
-  int64_t ld() const { return x_.ld; }
-  int64_t stride() const { return x_.stride; }
-  // Where the input goes: normalised, of type storage.x.
-  void* x() const { return x_.data; }
+  // Where the input goes: normalised, of type storage.x. The result lies in the same rows.
+  const BatchedMatrix& x() const { return x_; }
+  // Where the input's transpose goes as well, n x m; data is null if it is not wanted.
+  const BatchedMatrix& transposed_x() const { return transposed_x_; }
   // fp32 room for the batch that is free until Run.
   float* spare() const { return static_cast<float*>(result_.data); }
 
@@ -50,7 +49,8 @@ class BatchNewtonSchulz final : private NewtonSchulzOperations {
   int64_t count_;
   BatchedMatrix result_;  // fp32
   BatchedMatrix x_;
-  BatchedMatrix next_x_;  // result_ if X is fp32
+  BatchedMatrix next_x_;        // result_ if X is fp32
+  BatchedMatrix transposed_x_;  // of the current X, if it is fp32: the right operand of XX^T
   std::array<BatchedMatrix, kMaxSquares> squares_;
 };
 

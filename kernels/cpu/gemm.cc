@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/cpu_features.h"
+#include "kernels/cpu/micro_kernel.h"
 #include "kernels/cpu/onednn_check.h"
 #include "kernels/cpu/typed_rows.h"
 
@@ -13,6 +14,10 @@ const float* Floats(const GemmOperand& operand) { return static_cast<const float
 
 void Sgemm(int64_t m, int64_t n, int64_t k, const GemmOperand& left, const GemmOperand& right,
            float beta, float* c, int64_t ldc) {
+  if (beta == 0.0F && !left.transposed && !right.transposed &&
+      RunMicroKernel(m, n, k, Floats(left), left.ld, Floats(right), right.ld, c, ldc)) {
+    return;
+  }
   const OneOpenMpThread one_thread;
   CheckOneDnn(dnnl_sgemm(left.transposed ? 'T' : 'N', right.transposed ? 'T' : 'N', m, n, k, 1.0F,
                          Floats(left), left.ld, Floats(right), right.ld, beta, c, ldc),
@@ -23,13 +28,10 @@ void Sgemm(int64_t m, int64_t n, int64_t k, const GemmOperand& left, const GemmO
 // it is fp32, else a copy. `outer` is its other size; `inner_is_row` says that the inner dimension
 // runs along its stored rows.
 GemmOperand FloatPiece(const GemmOperand& operand, bool inner_is_row, int64_t outer, int64_t begin,
-                       int64_t depth, AlignedBytes& copy) {
+                       int64_t depth, const AlignedBytes& copy) {
   const int64_t first = inner_is_row ? begin : begin * operand.ld;
   if (operand.type == ElementType::kFloat32) {
     return {Floats(operand) + first, operand.type, operand.ld, operand.transposed};
-  }
-  if (copy == nullptr) {
-    copy = AllocateAligned(Gemm::kMaxSide * Gemm::kDepthPiece * sizeof(float));
   }
   auto* floats = reinterpret_cast<float*>(copy.get());
   const int64_t rows = inner_is_row ? outer : depth;
@@ -57,6 +59,11 @@ bool NativeBFloat16Works() {
   }
   return product == 15.0F;
 }
+
+Gemm::Gemm(bool native_bf16)
+    : native_bf16_(native_bf16),
+      left_piece_(AllocateAligned(kMaxSide * kDepthPiece * sizeof(float))),
+      right_piece_(AllocateAligned(kMaxSide * kDepthPiece * sizeof(float))) {}
 
 void Gemm::Run(int64_t m, int64_t n, int64_t k, const GemmOperand& left, const GemmOperand& right,
                float* c, int64_t ldc) {

@@ -1,4 +1,4 @@
-// Single-threaded products of small tiles on the CPU, through oneDNN.
+// Single-threaded products of small tiles on the CPU, through libxsmm and oneDNN.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,8 @@ class MatmulPrimitives {
 // Whether products of bf16 operands run in hardware: the processor has them and oneDNN uses them.
 bool NativeBFloat16Works();
 
-// One thread's products. fp32 accumulation throughout. bf16 operands go to the hardware where it is
+// One thread's products. fp32 accumulation throughout. fp32 operands that are not transposed go to
+// RunMicroKernel where there is one, else to oneDNN; bf16 operands go to the hardware where it is
 // native; otherwise (and when the other operand is fp32, and for fp16) they are converted to fp32,
 // exactly, in pieces of kDepthPiece. The bits depend on values, types, sizes and leading dimensions
 // only.
@@ -48,7 +49,7 @@ class Gemm {
   static constexpr int64_t kMaxSide = 256;  // of m and n
   static constexpr int64_t kDepthPiece = 1024;
 
-  explicit Gemm(bool native_bf16) : native_bf16_(native_bf16) {}
+  explicit Gemm(bool native_bf16);
 
   void Run(int64_t m, int64_t n, int64_t k, const GemmOperand& left, const GemmOperand& right,
            float* c, int64_t ldc);
@@ -59,7 +60,7 @@ class Gemm {
 
   bool native_bf16_;
   MatmulPrimitives native_;
-  AlignedBytes left_piece_;
+  AlignedBytes left_piece_;  // not touched before it is needed
   AlignedBytes right_piece_;
 };
 

@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/batch_newton_schulz.h"
 #include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/transpose.h"
 #include "kernels/cpu/typed_rows.h"
 #include "kernels/half_types.h"
 #include "kernels/step_factors.h"
@@ -12,8 +13,10 @@
 namespace dmuon::kernels {
 namespace {
 
-constexpr int64_t kPartBytes = 64LL << 20;
+constexpr int64_t kPartBytes = 64LL << 20;  // workspace of matrices that threads share
+constexpr int64_t kLaneBytes = 16LL << 20;  // workspace up to which a thread takes a matrix alone
 constexpr int64_t kTransposeTile = 32;
+constexpr int64_t kXTile = 64;  // X is written in tiles of this side
 
 float LoadMomentum(const float* momentum, int64_t i) { return momentum[i]; }
 float LoadMomentum(const uint16_t* momentum, int64_t i) { return FloatFromBFloat16(momentum[i]); }
@@ -48,15 +51,20 @@ void ForTransposedTiles(const float* data, int64_t ld, int64_t cols, int64_t beg
     const int64_t height = std::min(kTransposeTile, end - row);
     for (int64_t col = 0; col < cols; col += kTransposeTile) {
       const int64_t width = std::min(kTransposeTile, cols - col);
-      for (int64_t j = 0; j < width; ++j) {
-        for (int64_t i = 0; i < height; ++i) {
-          tile[i][j] = data[(col + j) * ld + row + i];
-        }
-      }
+      Transpose(data + col * ld + row, ld, width, height, tile[0], kTransposeTile);
       for (int64_t i = 0; i < height; ++i) {
         body(row + i, col, tile[i], width);
       }
     }
+  }
+}
+
+// `values` has rows of kXTile elements.
+void StoreTile(const BatchedMatrix& to, int64_t matrix, int64_t row, int64_t col, int64_t rows,
+               int64_t cols, const float* values) {
+  for (int64_t i = 0; i < rows; ++i) {
+    StoreRow(to.type, values + i * kXTile, cols, to.data,
+             matrix * to.stride + (row + i) * to.ld + col);
   }
 }
 
@@ -82,14 +90,16 @@ class MuonPart {
  private:
   bool transposed() const { return rows_ > cols_; }
   int64_t blocks() const { return NormBlocks(rows_ * cols_); }
-  int64_t items() const { return ItemsOf(m_, n_) + ItemsOf(rows_, cols_); }
+  // Tiles of X.
+  int64_t tiles() const { return TilesAlong(m_, kXTile) * TilesAlong(n_, kXTile); }
+  int64_t items() const { return tiles() + ItemsOf(rows_, cols_); }
 
   // u and momentum' of all matrices, and the squared sums of u's blocks.
   void ApplyMomentum(std::span<const MuonMatrix> part, float* u, double* sums, uint8_t* bad);
   // X of all matrices: u over its norm, transposed if it is higher than wide, rounded.
   void NormalizeAll(const float* u, const double* sums, int64_t count,
                     const BatchNewtonSchulz& iteration, uint8_t* bad);
-  void NormalizeRows(const NormalizeFactors& factors, const float* u, int64_t begin, int64_t end,
+  void NormalizeTile(const NormalizeFactors& factors, const float* u, int64_t row, int64_t col,
                      const BatchNewtonSchulz& iteration, int64_t matrix) const;
   void UpdateAll(std::span<const MuonMatrix> part, const float* o,
                  const BatchNewtonSchulz& iteration, uint8_t* bad);
@@ -142,46 +152,49 @@ void MuonPart::ApplyMomentum(std::span<const MuonMatrix> part, float* u, double*
   });
 }
 
-void MuonPart::NormalizeRows(const NormalizeFactors& factors, const float* u, int64_t begin,
-                             int64_t end, const BatchNewtonSchulz& iteration,
+// The tile of X at (row, col), and of its transpose where that is wanted.
+void MuonPart::NormalizeTile(const NormalizeFactors& factors, const float* u, int64_t row,
+                             int64_t col, const BatchNewtonSchulz& iteration,
                              int64_t matrix) const {
-  constexpr int64_t kRun = 256;
-  const auto normalize = [&](int64_t row, int64_t col, const float* from, int64_t count) {
-    float run[kRun];
-    for (int64_t first = 0; first < count; first += kRun) {
-      const int64_t size = std::min(kRun, count - first);
-      for (int64_t j = 0; j < size; ++j) {
-        run[j] = from[first + j] * factors.prescale / factors.divisor;
-      }
-      StoreRow(storage_.x, run, size, iteration.x(),
-               matrix * iteration.stride() + row * iteration.ld() + col + first);
+  const int64_t height = std::min(kXTile, m_ - row);
+  const int64_t width = std::min(kXTile, n_ - col);
+  float as_stored[kXTile * kXTile];  // as in u
+  float turned[kXTile * kXTile];
+  const float* from = transposed() ? u + col * m_ + row : u + row * n_ + col;
+  const int64_t rows = transposed() ? width : height;
+  const int64_t cols = transposed() ? height : width;
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < cols; ++j) {
+      as_stored[i * kXTile + j] = from[i * cols_ + j] * factors.prescale / factors.divisor;
     }
-  };
-  if (transposed()) {
-    ForTransposedTiles(u, m_, n_, begin, end, normalize);
-    return;
   }
-  for (int64_t row = begin; row < end; ++row) {
-    normalize(row, 0, u + row * n_, n_);
+  const BatchedMatrix& transposed_x = iteration.transposed_x();
+  if (transposed() || transposed_x.data != nullptr) {
+    Transpose(as_stored, kXTile, rows, cols, turned, kXTile);
+  }
+  const float* tile = transposed() ? turned : as_stored;
+  const float* transposed_tile = transposed() ? as_stored : turned;
+  StoreTile(iteration.x(), matrix, row, col, height, width, tile);
+  if (transposed_x.data != nullptr) {
+    StoreTile(transposed_x, matrix, col, row, width, height, transposed_tile);
   }
 }
 
 void MuonPart::NormalizeAll(const float* u, const double* sums, int64_t count,
                             const BatchNewtonSchulz& iteration, uint8_t* bad) {
-  const int64_t items = ItemsOf(m_, n_);
-  const int64_t per_item = RowsPerItem(n_);
-  pool_.ParallelFor(count * items, [&](int64_t index, int) {
-    const int64_t matrix = index / items;
+  const int64_t across = TilesAlong(n_, kXTile);
+  pool_.ParallelFor(count * tiles(), [&](int64_t index, int) {
+    const int64_t matrix = index / tiles();
+    const int64_t tile = index % tiles();
     double squared_sum = 0.0;
     for (int64_t block = 0; block < blocks(); ++block) {
       squared_sum += sums[matrix * blocks() + block];
     }
     bad[index] = !std::isfinite(squared_sum);
-    const int64_t begin = index % items * per_item;
     const NormalizeFactors factors = NormalizeFactorsOf(
         options_.newton_schulz.normalize, options_.newton_schulz.eps, std::sqrt(squared_sum));
-    NormalizeRows(factors, u + matrix * m_ * n_, begin, std::min(begin + per_item, m_), iteration,
-                  matrix);
+    NormalizeTile(factors, u + matrix * m_ * n_, tile / across * kXTile, tile % across * kXTile,
+                  iteration, matrix);
   });
 }
 
@@ -213,8 +226,8 @@ void MuonPart::UpdateAll(std::span<const MuonMatrix> part, const float* o,
   pool_.ParallelFor(std::ssize(part) * items, [&](int64_t index, int) {
     const int64_t matrix = index / items;
     const int64_t begin = index % items * per_item;
-    bad[index] = !UpdateRows(part[matrix], o + matrix * iteration.stride(), iteration.ld(), begin,
-                             std::min(begin + per_item, rows_));
+    bad[index] = !UpdateRows(part[matrix], o + matrix * iteration.x().stride, iteration.x().ld,
+                             begin, std::min(begin + per_item, rows_));
   });
 }
 
@@ -233,7 +246,7 @@ void MuonPart::Run(std::span<const MuonMatrix> part, std::span<bool> finite) {
 
   uint8_t* bad_momentum = bad;
   uint8_t* bad_norm = bad_momentum + count * blocks();
-  uint8_t* bad_master = bad_norm + count * ItemsOf(m_, n_);
+  uint8_t* bad_master = bad_norm + count * tiles();
   float* u = iteration.spare();
   ApplyMomentum(part, u, sums, bad_momentum);
   NormalizeAll(u, sums, count, iteration, bad_norm);
@@ -244,24 +257,43 @@ void MuonPart::Run(std::span<const MuonMatrix> part, std::span<bool> finite) {
     return std::any_of(flags + i * size, flags + (i + 1) * size, [](uint8_t f) { return f != 0; });
   };
   for (int64_t i = 0; i < count; ++i) {
-    finite[i] = !any_bad(bad_momentum, blocks(), i) && !any_bad(bad_norm, ItemsOf(m_, n_), i) &&
+    finite[i] = !any_bad(bad_momentum, blocks(), i) && !any_bad(bad_norm, tiles(), i) &&
                 !any_bad(bad_master, ItemsOf(rows_, cols_), i);
   }
 }
 
 }  // namespace
 
+CpuMuonStep::CpuMuonStep(ThreadPool& pool, bool native_bf16)
+    : pool_(pool), runner_(pool, native_bf16) {
+  for (int i = 0; i < pool.threads(); ++i) {
+    lanes_.push_back(std::make_unique<Lane>(native_bf16));
+  }
+}
+
 void CpuMuonStep::Run(const MuonOptions& options, const MuonValues& values, int64_t rows,
                       int64_t cols, std::span<const MuonMatrix> batch, std::span<bool> finite) {
   const MuonFactors factors = MuonFactorsOf(options, values, rows, cols);
-  MuonPart step(runner_, workspace_, options, factors, rows, cols);
+  const auto step = [&](TileRunner& runner, Workspace& workspace) {
+    return MuonPart(runner, workspace, options, factors, rows, cols);
+  };
+  const int64_t bytes = step(runner_, workspace_).BytesPerMatrix();
   const int64_t count = std::ssize(batch);
-  const int64_t part =
-      std::clamp<int64_t>(kPartBytes / step.BytesPerMatrix(), 1, std::max<int64_t>(count, 1));
-  for (int64_t begin = 0; begin < count; begin += part) {
+  const int64_t lanes = std::ssize(lanes_);
+  const int64_t in_lanes = bytes > kLaneBytes ? 0 : count - count % lanes;
+  // Equal shares, so that the first step touches all memory that later ones do.
+  pool_.ParallelFor(in_lanes == 0 ? 0 : lanes, [&](int64_t index, int) {
+    Lane& lane = *lanes_[index];
+    for (int64_t i = index; i < in_lanes; i += lanes) {
+      lane.workspace.Reset(bytes);
+      step(lane.runner, lane.workspace).Run(batch.subspan(i, 1), finite.subspan(i, 1));
+    }
+  });
+  const int64_t part = std::max<int64_t>(kPartBytes / bytes, 1);
+  for (int64_t begin = in_lanes; begin < count; begin += part) {
     const int64_t size = std::min(part, count - begin);
-    workspace_.Reset(size * step.BytesPerMatrix());
-    step.Run(batch.subspan(begin, size), finite.subspan(begin, size));
+    workspace_.Reset(size * bytes);
+    step(runner_, workspace_).Run(batch.subspan(begin, size), finite.subspan(begin, size));
   }
 }
 

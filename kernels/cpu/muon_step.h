@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <vector>
 
 #include "kernels/cpu/tiled_product.h"
 #include "kernels/cpu/workspace.h"
@@ -13,16 +15,27 @@ namespace dmuon::kernels {
 
 class CpuMuonStep {
  public:
-  CpuMuonStep(ThreadPool& pool, bool native_bf16) : runner_(pool, native_bf16) {}
+  CpuMuonStep(ThreadPool& pool, bool native_bf16);
 
-  // As Device::MuonStep. Large batches run in parts that fit the workspace; the parts' size has no
-  // effect on bits.
+  // As Device::MuonStep. Of a batch of small matrices each thread takes whole ones, which stay in
+  // its cache; what is left over, and large ones, the threads share tile by tile, in parts that fit
+  // the workspace. None of this has an effect on bits.
   void Run(const MuonOptions& options, const MuonValues& values, int64_t rows, int64_t cols,
            std::span<const MuonMatrix> batch, std::span<bool> finite);
 
  private:
+  // What one thread needs to run a matrix alone.
+  struct Lane {
+    explicit Lane(bool native_bf16) : runner(alone, native_bf16) {}
+    ThreadPool alone{1};
+    TileRunner runner;
+    Workspace workspace;
+  };
+
+  ThreadPool& pool_;
   TileRunner runner_;
   Workspace workspace_;
+  std::vector<std::unique_ptr<Lane>> lanes_;  // one per thread of the pool
 };
 
 }  // namespace dmuon::kernels

@@ -33,19 +33,20 @@ struct TiledProduct {
   BatchedMatrix addend;  // data may be null: no addend
   float addend_factor = 0.0F;
   BatchedMatrix out;
+  BatchedMatrix transposed_out;  // fp32, as out; data may be null: not wanted
 };
 
 inline constexpr int64_t kLargestTile = 256;
 static_assert(kLargestTile <= Gemm::kMaxSide);
 
-// The side of a product's tiles. Small tiles follow a triangle's diagonal closely; large ones copy
-// their operands less often inside oneDNN, and bf16 ones convert them less often where that is
-// emulated. Measured (kernels/README.md); depends on nothing but the product.
+// The side of a product's tiles. Small tiles follow a triangle's diagonal closely and stay in the
+// caches; large bf16 ones copy (or, emulated, convert) their operands less often inside oneDNN.
+// Measured (kernels/README.md); depends on nothing but the product.
 constexpr int64_t TileSide(ElementType operands, bool symmetric) {
-  if (!symmetric) {
-    return kLargestTile;
+  if (operands == ElementType::kFloat32) {
+    return symmetric ? 64 : 128;
   }
-  return operands == ElementType::kFloat32 ? 64 : 128;
+  return symmetric ? 128 : kLargestTile;
 }
 
 struct TileIndex {
@@ -78,7 +79,7 @@ class TileRunner {
  private:
   struct Worker {
     Gemm gemm;
-    AlignedBytes sums;  // kLargestTile x kLargestTile floats
+    AlignedBytes tiles;  // two of kLargestTile x kLargestTile floats
   };
 
   ThreadPool& pool_;

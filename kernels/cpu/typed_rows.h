@@ -1,9 +1,7 @@
 // Runs of elements of a storage type, read and written as fp32.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <cstring>
 
 #include "kernels/half_types.h"
 #include "kernels/options.h"
@@ -11,35 +9,9 @@
 namespace dmuon::kernels {
 
 // to[i] = from[first + i]
-inline void LoadRow(ElementType type, const void* from, int64_t first, int64_t count, float* to) {
-  const auto* halves = static_cast<const uint16_t*>(from) + (SizeOf(type) == 2 ? first : 0);
-  switch (type) {
-    case ElementType::kFloat32:
-      std::memcpy(to, static_cast<const float*>(from) + first, count * sizeof(float));
-      return;
-    case ElementType::kBFloat16:
-      std::transform(halves, halves + count, to, FloatFromBFloat16);
-      return;
-    case ElementType::kFloat16:
-      std::transform(halves, halves + count, to, FloatFromFloat16);
-      return;
-  }
-}
+void LoadRow(ElementType type, const void* from, int64_t first, int64_t count, float* to);
 
 // to[first + i] = from[i], rounded to nearest even.
-inline void StoreRow(ElementType type, const float* from, int64_t count, void* to, int64_t first) {
-  auto* halves = static_cast<uint16_t*>(to) + (SizeOf(type) == 2 ? first : 0);
-  switch (type) {
-    case ElementType::kFloat32:
-      std::memcpy(static_cast<float*>(to) + first, from, count * sizeof(float));
-      return;
-    case ElementType::kBFloat16:
-      std::transform(from, from + count, halves, BFloat16FromFloat);
-      return;
-    case ElementType::kFloat16:
-      std::transform(from, from + count, halves, Float16FromFloat);
-      return;
-  }
-}
+void StoreRow(ElementType type, const float* from, int64_t count, void* to, int64_t first);
 
 }  // namespace dmuon::kernels

@@ -1,6 +1,6 @@
 """Runs the usual PyTorch Newton-Schulz and ours in alternation and prints ratios.
 
-Usage: compare_torch.py --bin build/release/bin [--threads 2] [--rounds 5] [--json]
+Usage: compare_torch.py --bin build/release/bin [--device cuda] [--threads 2] [--rounds 5] [--json]
 
 PyTorch runs the five quintic iterations in bf16, as most training code does, and in fp32 besides:
 where the processor has no bf16 arithmetic, PyTorch's bf16 is slow and fp32 is the fairer opponent.
@@ -31,29 +31,34 @@ def torch_newton_schulz(torch, gradient, dtype):
     return x
 
 
-def time_torch(torch, shape, dtype):
+def time_torch(torch, device, shape, dtype):
     """Seconds of one orthogonalisation of the batch: median of at least three, warm."""
     rows, cols, batch = shape
     torch.manual_seed(1)
-    gradient = torch.randn(batch, rows, cols)
+    gradient = torch.randn(batch, rows, cols, device=device)
+    finish = torch.cuda.synchronize if device == "cuda" else lambda: None
+    finish()
     times = []
     while len(times) < 4 or (sum(times) < 0.5 and len(times) < 50):
         begin = time.perf_counter()
         torch_newton_schulz(torch, gradient, dtype)
+        finish()
         times.append(time.perf_counter() - begin)
     return statistics.median(times[1:])
 
 
-def run_ours(program, shape, threads):
+def run_ours(program, device, shape, threads):
     rows, cols, batch = shape
     return json.loads(subprocess.run(
-        [program, "--shape", f"{rows}x{cols}", "--batch", str(batch), "--threads", str(threads),
-         "--no-accuracy", "--json"], check=True, capture_output=True, text=True).stdout)
+        [program, "--device", device, "--shape", f"{rows}x{cols}", "--batch", str(batch),
+         "--threads", str(threads), "--no-accuracy", "--json"], check=True, stdout=subprocess.PIPE,
+        text=True).stdout)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bin", type=Path, required=True, help="folder of bench_newton_schulz")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--shape", action="append", help="ROWSxCOLSxBATCH; default: the shipped list")
@@ -70,9 +75,10 @@ def main():
     for shape in shapes:
         ours, bf16, fp32 = [], [], []
         for _ in range(arguments.rounds):
-            ours.append(run_ours(arguments.bin / "bench_newton_schulz", shape, arguments.threads))
-            bf16.append(time_torch(torch, shape, torch.bfloat16))
-            fp32.append(time_torch(torch, shape, torch.float32))
+            ours.append(run_ours(arguments.bin / "bench_newton_schulz", arguments.device, shape,
+                                 arguments.threads))
+            bf16.append(time_torch(torch, arguments.device, shape, torch.bfloat16))
+            fp32.append(time_torch(torch, arguments.device, shape, torch.float32))
         ours_ms = statistics.median(run["median_ms"] for run in ours)
         row = {
             "shape": "{}x{}".format(*shape), "batch": shape[2], "form": ours[0]["form"],

@@ -32,6 +32,50 @@ FlopParts PartsOf(const CaseOptions& options) {
   return parts;
 }
 
+DeviceKind DeviceOf(const std::string& name) {
+  if (name == "cpu") {
+    return DeviceKind::kCpu;
+  }
+  if (name == "cuda") {
+    return DeviceKind::kCuda;
+  }
+  throw std::invalid_argument("device '" + name + "': choose cpu or cuda");
+}
+
+std::unique_ptr<Device> MakeDevice(const CaseOptions& options) {
+  return options.device == DeviceKind::kCpu ? MakeCpuDevice({options.threads}) : MakeCudaDevice(0);
+}
+
+ElementType PrecisionOf(const std::string& name, const Device& device) {
+  if (name == "auto") {
+    return device.AutoPrecision();
+  }
+  for (const ElementType type :
+       {ElementType::kFloat32, ElementType::kBFloat16, ElementType::kFloat16}) {
+    if (name != NameOf(type)) {
+      continue;
+    }
+    std::string why;
+    if (!device.Supports(type, &why)) {
+      throw std::invalid_argument("precision '" + name + "': " + why);
+    }
+    return type;
+  }
+  throw std::invalid_argument("precision '" + name + "': choose auto, fp32, bf16 or fp16");
+}
+
+Form FormOf(const CaseRequest& request, ElementType precision) {
+  if (request.form == "auto") {
+    return DefaultForm(request.rows, request.cols, precision);
+  }
+  for (const Form form : {Form::kDirect, Form::kGram}) {
+    if (request.form == NameOf(form)) {
+      return form;
+    }
+  }
+  throw std::invalid_argument("form '" + request.form + "': choose auto, direct or gram");
+}
+
 std::vector<float> RandomFloats(int64_t count, uint32_t seed) {
   std::mt19937 generator(seed);
   std::normal_distribution<float> normal;
@@ -44,42 +88,26 @@ std::vector<float> RandomFloats(int64_t count, uint32_t seed) {
 
 }  // namespace
 
-CaseOptions MakeCase(int64_t rows, int64_t cols, int64_t batch, int threads,
-                     const std::string& precision, const std::string& form) {
+CaseOptions MakeCase(const CaseRequest& request) {
   CaseOptions options;
-  options.rows = rows;
-  options.cols = cols;
-  options.batch = batch;
-  options.threads = threads;
+  options.device = DeviceOf(request.device);
+  options.rows = request.rows;
+  options.cols = request.cols;
+  options.batch = request.batch;
+  options.threads = request.threads;
   NewtonSchulzOptions& ns = options.newton_schulz;
   ns.coefficients = PolarExpress();
-  if (precision == "auto") {
-    ns.precision = MakeCpuDevice({threads})->AutoPrecision();
-  } else if (precision == "fp32") {
-    ns.precision = ElementType::kFloat32;
-  } else if (precision == "bf16") {
-    ns.precision = ElementType::kBFloat16;
-  } else {
-    throw std::invalid_argument("precision '" + precision + "': choose auto, fp32 or bf16");
-  }
-  if (form == "auto") {
-    ns.form = DefaultForm(rows, cols, ns.precision);
-  } else if (form == "direct") {
-    ns.form = Form::kDirect;
-  } else if (form == "gram") {
-    ns.form = Form::kGram;
-  } else {
-    throw std::invalid_argument("form '" + form + "': choose auto, direct or gram");
-  }
+  ns.precision = PrecisionOf(request.precision, *MakeDevice(options));
+  ns.form = FormOf(request, ns.precision);
   if (ns.form == Form::kGram) {
-    ns.restart = DefaultRestart(rows, cols, ns.precision, ns.coefficients);
+    ns.restart = DefaultRestart(request.rows, request.cols, ns.precision, ns.coefficients);
   }
   return options;
 }
 
 NewtonSchulzCase::NewtonSchulzCase(const CaseOptions& options)
     : options_(options),
-      device_(MakeCpuDevice({options.threads})),
+      device_(MakeDevice(options)),
       finite_(std::make_unique<bool[]>(options.batch)) {
   const int64_t elements = options.rows * options.cols;
   for (int64_t i = 0; i < options.batch; ++i) {
@@ -130,7 +158,7 @@ Accuracy MeasureAccuracy(const CaseOptions& options) {
   Accuracy accuracy;
   accuracy.rows = scaled(options.rows);
   accuracy.cols = scaled(options.cols);
-  const std::unique_ptr<Device> device = MakeCpuDevice({options.threads});
+  const std::unique_ptr<Device> device = MakeDevice(options);
   const NewtonSchulzOptions& ns = options.newton_schulz;
   for (const InputClass input : AllInputClasses()) {
     const Matrix u = MakeInput(input, accuracy.rows, accuracy.cols, 7);

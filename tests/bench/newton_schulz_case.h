@@ -11,7 +11,21 @@
 
 namespace dmuon::kernels::testing {
 
+enum class DeviceKind { kCpu, kCuda };
+
+// What is asked for: `precision` and `form` as in a session spec, "auto" included.
+struct CaseRequest {
+  std::string device = "cpu";  // or "cuda", which is cuda:0
+  int64_t rows = 1024;
+  int64_t cols = 4096;
+  int64_t batch = 1;
+  int threads = 1;  // cpu only
+  std::string precision = "auto";
+  std::string form = "auto";
+};
+
 struct CaseOptions {
+  DeviceKind device = DeviceKind::kCpu;
   int64_t rows = 1024;
   int64_t cols = 4096;
   int64_t batch = 1;
@@ -19,17 +33,17 @@ struct CaseOptions {
   NewtonSchulzOptions newton_schulz;  // form and restarts already chosen
 };
 
-// The shipped numerics of a shape. `precision` and `form` as in a session spec, "auto" included.
-// Throws std::invalid_argument naming the value.
-CaseOptions MakeCase(int64_t rows, int64_t cols, int64_t batch, int threads,
-                     const std::string& precision, const std::string& form);
+// The shipped numerics of a shape. Throws std::invalid_argument naming the value that is wrong or
+// that the device does not support, std::runtime_error where there is no such device.
+CaseOptions MakeCase(const CaseRequest& request);
 
-// A batch with its state on a CPU device, ready to be stepped again and again.
+// A batch with its state on a device, ready to be stepped again and again.
 class NewtonSchulzCase {
  public:
   explicit NewtonSchulzCase(const CaseOptions& options);
 
-  // One whole Muon step of the batch: momentum, normalisation, iteration, update.
+  // One whole Muon step of the batch: momentum, normalisation, iteration, update. On every device
+  // it has finished on return, because whether the result is finite comes to the host last.
   void Step();
   double useful_gflop() const;
   const Device& device() const { return *device_; }

@@ -85,10 +85,18 @@ void ExpectInputsUnchanged(Device& device, const Resident& r) {
 
 const std::vector<Backend>& Backends() {
   static const std::vector<Backend> all = {
-      {"cpu_1_thread", false, [] { return MakeCpuDevice({1}); }},
-      {"cpu_3_threads", false, [] { return MakeCpuDevice({3}); }},
+      {"cpu_1_thread", !BuiltWithCpuBackend(), [] { return MakeCpuDevice({1}); }},
+      {"cpu_3_threads", !BuiltWithCpuBackend(), [] { return MakeCpuDevice({3}); }},
       {"cuda", true, [] { return MakeCudaDevice(0); }}};
   return all;
+}
+
+bool BuiltWithCpuBackend() {
+#if defined(DMUON_TEST_HAVE_CPU)
+  return true;
+#else
+  return false;
+#endif
 }
 
 void PrintTo(const Backend& backend, std::ostream* out) { *out << backend.name; }

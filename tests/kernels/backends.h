@@ -16,11 +16,13 @@ namespace dmuon::kernels::testing {
 
 struct Backend {
   std::string name;
-  bool may_be_missing = false;  // hardware that a machine need not have
+  bool may_be_missing = false;  // the machine or the build need not have it
   std::function<std::unique_ptr<Device>()> make;
 };
 
 const std::vector<Backend>& Backends();
+// Builds of the kernels alone may lack it.
+bool BuiltWithCpuBackend();
 void PrintTo(const Backend& backend, std::ostream* out);
 
 // Fixture of tests that every backend must pass. Skips with the reason where hardware is missing.

@@ -42,8 +42,9 @@ struct Shape {
   int64_t n;
   int64_t k;
 };
-// Depths around the conversion piece.
-constexpr Shape kShapes[] = {{1, 1, 1}, {5, 7, 3}, {256, 256, 64}, {3, 200, 1024}, {17, 2, 2500}};
+// Depths around the conversion piece, sides and depths around the micro-kernels'.
+constexpr Shape kShapes[] = {{1, 1, 1},     {5, 7, 3},     {256, 256, 64}, {3, 200, 1024},
+                             {17, 2, 2500}, {70, 45, 100}, {33, 31, 127}};
 
 // Sums of small integers are exact in fp32, so the comparison can be too.
 template <typename Product>

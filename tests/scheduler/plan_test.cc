@@ -249,7 +249,9 @@ TEST(Plan, HandlesSeventyThousandMatricesOnAThousandOwners) {
   EXPECT_EQ(PlanHash(copy), PlanHash(plan));
   // 70,000 equal matrices on 1,024 owners: 69 on most (70,000 / 1,024 = 68.4).
   EXPECT_DOUBLE_EQ(plan.makespan, 69 * (plan.loads[0].cost / plan.loads[0].matrices));
+#ifndef DMUON_SANITIZED
   EXPECT_LT(took.count(), 10.0);
+#endif
 }
 
 }  // namespace

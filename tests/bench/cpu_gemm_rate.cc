@@ -1,5 +1,3 @@
-#include "tests/bench/gemm_rate.h"
-
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -9,6 +7,7 @@
 
 #include "kernels/cpu/gemm.h"
 #include "kernels/thread_pool.h"
+#include "tests/bench/gemm_rate.h"
 
 namespace dmuon::kernels::testing {
 namespace {
@@ -24,7 +23,8 @@ struct Candidate {
   int64_t depth = 0;
 };
 
-constexpr std::array<Candidate, 6> kCandidates = {{{64, 64, 256},
+constexpr std::array<Candidate, 7> kCandidates = {{{32, 32, 256},
+                                                   {64, 64, 256},
                                                    {128, 128, 512},
                                                    {256, 256, 256},
                                                    {256, 256, 1024},
@@ -38,7 +38,8 @@ struct Operands {
   AlignedBytes left;
   AlignedBytes right;
   AlignedBytes result;
-  Gemm gemm;
+  Gemm gemm;                // libxsmm for fp32, where it is
+  MatmulPrimitives onednn;  // oneDNN always
 
   Operands(const Candidate& c, ElementType type, bool native)
       : left(AllocateAligned(c.rows * c.depth * SizeOf(type))),
@@ -50,7 +51,7 @@ struct Operands {
   }
 };
 
-double MeasureCandidate(const Candidate& c, ElementType type, ThreadPool& pool) {
+double MeasureCandidate(const Candidate& c, ElementType type, bool onednn, ThreadPool& pool) {
   const bool native = NativeBFloat16Works();
   std::vector<std::unique_ptr<Operands>> operands;
   for (int i = 0; i < pool.threads(); ++i) {
@@ -61,9 +62,14 @@ double MeasureCandidate(const Candidate& c, ElementType type, ThreadPool& pool) 
     pool.ParallelFor(pool.threads(), [&](int64_t index, int) {
       Operands& own = *operands[index];
       for (int64_t i = 0; i < products; ++i) {
-        own.gemm.Run(c.rows, c.cols, c.depth, {own.left.get(), type, c.depth, false},
-                     {own.right.get(), type, c.cols, false},
-                     reinterpret_cast<float*>(own.result.get()), c.cols);
+        const GemmOperand left = {own.left.get(), type, c.depth, false};
+        const GemmOperand right = {own.right.get(), type, c.cols, false};
+        auto* result = reinterpret_cast<float*>(own.result.get());
+        if (onednn) {
+          own.onednn.Run(c.rows, c.cols, c.depth, left, right, result, c.cols);
+        } else {
+          own.gemm.Run(c.rows, c.cols, c.depth, left, right, result, c.cols);
+        }
       }
     });
     return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -80,17 +86,22 @@ double MeasureCandidate(const Candidate& c, ElementType type, ThreadPool& pool) 
 
 }  // namespace
 
-GemmRate MeasureGemmRate(ElementType type, int threads) {
+GemmRate MeasureCpuGemmRate(ElementType type, int threads) {
   ThreadPool pool(threads);
   GemmRate best;
   for (const Candidate& candidate : kCandidates) {
-    const double gflops = MeasureCandidate(candidate, type, pool);
-    if (gflops <= best.gflops) {
-      continue;
+    for (const bool onednn : {false, true}) {
+      if (onednn && type != ElementType::kFloat32) {
+        continue;  // Gemm runs it, or emulates it
+      }
+      const double gflops = MeasureCandidate(candidate, type, onednn, pool);
+      if (gflops > best.gflops) {
+        best.gflops = gflops;
+        best.how = std::to_string(candidate.rows) + "x" + std::to_string(candidate.cols) + "x" +
+                   std::to_string(candidate.depth) + " tiles, " + std::string(NameOf(type)) +
+                   (onednn ? ", oneDNN" : "");
+      }
     }
-    best.gflops = gflops;
-    best.how = std::to_string(candidate.rows) + "x" + std::to_string(candidate.cols) + "x" +
-               std::to_string(candidate.depth) + " tiles, " + std::string(NameOf(type));
   }
   return best;
 }

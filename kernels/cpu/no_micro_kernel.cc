@@ -1,0 +1,10 @@
+#include "kernels/cpu/micro_kernel.h"
+
+namespace dmuon::kernels {
+
+bool RunMicroKernel(int64_t, int64_t, int64_t, const float*, int64_t, const float*, int64_t, float*,
+                    int64_t) {
+  return false;
+}
+
+}  // namespace dmuon::kernels
