@@ -70,7 +70,7 @@ NormAndFinite MeasureNormAndFinite(ThreadPool& pool, const float* data, int64_t 
   }
   // Side by side only where every thread has several groups to do.
   const int64_t groups = count / (kStreams * kNormBlock);
-  const int64_t grouped = groups >= 4 * pool.threads() ? groups * kStreams : 0;
+  const int64_t grouped = groups >= 4LL * pool.threads() ? groups * kStreams : 0;
   pool.ParallelFor(grouped / kStreams, [&](int64_t group, int) {
     const int64_t first = group * kStreams;
     SquaredSumsOfStreams(data + first * kNormBlock, block_sums.data() + first);

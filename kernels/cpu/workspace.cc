@@ -18,12 +18,12 @@ constexpr std::align_val_t kAlignment{64};
 // row, then wait less for address translations. Where the advice is refused, nothing changes.
 void AdviseLargePages(std::byte* data, int64_t bytes) {
 #ifdef __linux__
-  constexpr uintptr_t kPage = 4096;
+  constexpr int64_t kPage = 4096;
   constexpr int64_t kSmallest = 4LL << 20;  // large pages have 2 MB: one whole one lies inside
-  const uintptr_t begin = (reinterpret_cast<uintptr_t>(data) + kPage - 1) / kPage * kPage;
-  const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + bytes) / kPage * kPage;
   if (bytes >= kSmallest) {
-    madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+    const auto misplaced = static_cast<int64_t>(reinterpret_cast<uintptr_t>(data) % kPage);
+    const int64_t skipped = (kPage - misplaced) % kPage;
+    madvise(data + skipped, (bytes - skipped) / kPage * kPage, MADV_HUGEPAGE);
   }
 #endif
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/cpu/batch_newton_schulz.h"
+#include "kernels/cpu/transpose.h"
 #include "kernels/cpu/typed_rows.h"
 #include "tests/kernels/inputs.h"
 #include "tests/kernels/reference.h"
@@ -57,13 +58,18 @@ Matrix RunVariant(const Variant& variant, const Coefficients& coefficients, cons
                               input.cols, 1);
   const std::vector<float> x = ToFloats(input);
   for (int64_t row = 0; row < input.rows; ++row) {
-    StoreRow(variant.storage.x, x.data() + row * input.cols, input.cols, iteration.x(),
-             row * iteration.ld());
+    StoreRow(variant.storage.x, x.data() + row * input.cols, input.cols, iteration.x().data,
+             row * iteration.x().ld);
+  }
+  const BatchedMatrix& transposed = iteration.transposed_x();
+  if (transposed.data != nullptr) {
+    Transpose(x.data(), input.cols, input.rows, input.cols, static_cast<float*>(transposed.data),
+              transposed.ld);
   }
   const float* rows = iteration.Run(options);
   std::vector<float> result;
   for (int64_t row = 0; row < input.rows; ++row) {
-    const float* first = rows + row * iteration.ld();
+    const float* first = rows + row * iteration.x().ld;
     result.insert(result.end(), first, first + input.cols);
   }
   return FromFloats(input.rows, input.cols, result.data());
