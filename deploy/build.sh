@@ -2,6 +2,10 @@
 # Builds the programs and the Python package into build/release. Usage: build.sh [LOG]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+if [[ ${1:-} == -* ]]; then
+  echo "usage: build.sh [LOG]" >&2
+  exit 2
+fi
 log=${1:-/dev/stdout}
 start=$SECONDS
 build() {

@@ -10,7 +10,8 @@ selection=(--label-exclude full)
 case ${1:-} in
   '') ;;
   --full) selection=() ;;
-  *) echo "usage: tests/run.sh [--full]" >&2 && exit 2 ;;
+  -h | --help) sed -n '2,4s/^# //p' "$0" && exit 0 ;;
+  *) echo "tests/run.sh: unknown option '$1'; usage: tests/run.sh [--full]" >&2 && exit 2 ;;
 esac
 
 deploy/install-packages.sh build run test

@@ -42,6 +42,8 @@ def run(optimizer, options):
     when this returns.
     """
     options.out.mkdir(parents=True, exist_ok=True)
+    for old in options.out.glob("trainer-*.jsonl"):  # an earlier run may have had more trainers
+        old.unlink()
     scratch = _scratch_folder()
     try:
         with _Processes(options.out, _environment(options, scratch)) as processes:

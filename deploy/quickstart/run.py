@@ -28,6 +28,8 @@ def main():
     args = parse_arguments()
     launch.stop_on_signals()
     out = args.out.resolve()
+    for name in ("loss.png", "report.json"):  # of an earlier run: nobody shall take them for this one's
+        (out / name).unlink(missing_ok=True)
     for optimizer in ("dmuond", "adamw"):
         print(f"\n== {optimizer}: {args.trainers} trainers" +
               (f", {args.owners} owners, channel {args.channel}" if optimizer == "dmuond" else

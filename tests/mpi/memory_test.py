@@ -1,4 +1,6 @@
-"""Resident memory of owners and trainers stays where it is: 200 steps, within 1% after step 20."""
+"""Resident memory of owners and trainers stays where it is: 200 steps, within 1% after step 20, and
+within 1.5 MB where that is more: on a busy machine a library's thread may get its first work late.
+A leak of one of the model's buckets per step is several times as much."""
 
 import os
 import pathlib
@@ -7,6 +9,7 @@ import subprocess
 import pytest
 
 HERE = pathlib.Path(__file__).parent
+LATE_THREADS = 1_500_000  # bytes
 
 # Trainers are small here, and gRPC's many threads would each warm up an arena of malloc's over the
 # first hundreds of steps; with one arena what is left to see is what is kept.
@@ -32,4 +35,5 @@ def test_memory_is_flat(start_owners, python, tmp_path, channel):
     assert len(found) == 4, lines  # two trainers; trainer 0 reports two owners
     for _, who, at_20, at_200 in found:
         assert int(at_20) > 1 << 20
-        assert int(at_200) <= 1.01 * int(at_20), f"{who}: {at_20} at step 20, {at_200} at step 200"
+        limit = max(1.01 * int(at_20), int(at_20) + LATE_THREADS)
+        assert int(at_200) <= limit, f"{who}: {at_20} at step 20, {at_200} at step 200"
