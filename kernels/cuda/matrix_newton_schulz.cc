@@ -6,23 +6,12 @@
 #include <utility>
 
 #include "kernels/cuda/check.h"
+#include "kernels/cuda/data_type.h"
 
 namespace dmuon::kernels::cuda {
 namespace {
 
 bool NeedsFloatX(const NewtonSchulzStorage& storage) { return storage.x != storage.square; }
-
-cudaDataType_t CudaType(ElementType type) {
-  switch (type) {
-    case ElementType::kFloat32:
-      return CUDA_R_32F;
-    case ElementType::kBFloat16:
-      return CUDA_R_16BF;
-    case ElementType::kFloat16:
-      return CUDA_R_16F;
-  }
-  return CUDA_R_32F;
-}
 
 int ToInt(int64_t size) {
   if (size > std::numeric_limits<int>::max()) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/cuda/check.h"
+#include "kernels/cuda/data_type.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/memory.h"
 #include "tests/bench/gemm_rate.h"
@@ -40,18 +41,6 @@ constexpr std::array<Product, 7> kProducts = {{{1024, 4096, 1024, false},
                                                {4096, 4096, 4096, false},
                                                {4096, 4096, 4096, true},
                                                {8192, 8192, 8192, false}}};
-
-cudaDataType_t CudaTypeOf(ElementType type) {
-  switch (type) {
-    case ElementType::kFloat32:
-      return CUDA_R_32F;
-    case ElementType::kBFloat16:
-      return CUDA_R_16BF;
-    case ElementType::kFloat16:
-      return CUDA_R_16F;
-  }
-  return CUDA_R_32F;
-}
 
 class Event {
  public:
@@ -116,7 +105,7 @@ class RateMeter {
   }
 
   double RunMilliseconds(const Product& product, int products) {
-    const cudaDataType_t type = CudaTypeOf(type_);
+    const cudaDataType_t type = cuda::CudaType(type_);
     const float one = 1.0F;
     const float zero = 0.0F;
     begin_.Record(stream_);
