@@ -40,10 +40,21 @@ int64_t BatchNewtonSchulz::BytesPerMatrix(Form form, const NewtonSchulzStorage& 
          SquaresOf(form) * bytes(storage.square, m, m);
 }
 
-const float* BatchNewtonSchulz::Run(const NewtonSchulzOptions& options) {
-  RunNewtonSchulz(options, *this);
-  return static_cast<const float*>(x_.data);
+void BatchNewtonSchulz::StoreX(int64_t matrix, int64_t row, int64_t col, int64_t rows, int64_t cols,
+                               const float* values, const float* transposed, int64_t ld) const {
+  const auto store = [&](const BatchedMatrix& to, int64_t first, int64_t height, int64_t width,
+                         const float* from) {
+    for (int64_t i = 0; i < height; ++i) {
+      StoreRow(to.type, from + i * ld, width, to.data, matrix * to.stride + first + i * to.ld);
+    }
+  };
+  store(x_, row * x_.ld + col, rows, cols, values);
+  if (wants_transpose()) {
+    store(transposed_x_, col * transposed_x_.ld + row, cols, rows, transposed);
+  }
 }
+
+void BatchNewtonSchulz::Run(const NewtonSchulzOptions& options) { RunNewtonSchulz(options, *this); }
 
 void BatchNewtonSchulz::GramOfX(int out) {
   TiledProduct tiled;

@@ -1,4 +1,5 @@
-// Newton-Schulz on the CPU: a batch of normalised matrices that are at least as wide as high.
+// Newton-Schulz on the CPU in plain rows of the storage type, where the processor multiplies it as
+// it is: bf16 in hardware.
 #pragma once
 
 #include <array>
@@ -17,6 +18,9 @@ constexpr int64_t LeadingDimension(int64_t cols) { return cols % 128 == 0 ? cols
 // `count` m x n matrices, m <= n.
 class BatchNewtonSchulz final : private NewtonSchulzOperations {
  public:
+  using Runner = TileRunner;
+  static Runner MakeRunner(ThreadPool& pool) { return TileRunner(pool, /*native_bf16=*/true); }
+
   // Takes its memory from `workspace`: up to BytesPerMatrix for each matrix.
   BatchNewtonSchulz(TileRunner& runner, Workspace& workspace, Form form,
                     const NewtonSchulzStorage& storage, int64_t m, int64_t n, int64_t count);
@@ -24,16 +28,25 @@ class BatchNewtonSchulz final : private NewtonSchulzOperations {
   static int64_t BytesPerMatrix(Form form, const NewtonSchulzStorage& storage, int64_t m,
                                 int64_t n);
 
-  // Where the input goes: normalised, of type storage.x. The result lies in the same rows.
-  const BatchedMatrix& x() const { return x_; }
-  // Where the input's transpose goes as well, n x m; data is null if it is not wanted.
-  const BatchedMatrix& transposed_x() const { return transposed_x_; }
-  // fp32 room for the batch that is free until Run.
+  // fp32 room for the batch, m * n elements a matrix, that is free until Run.
   float* spare() const { return static_cast<float*>(result_.data); }
 
-  // Consumes x; `options.form` is the constructor's. Returns the results in fp32:
-  // the same bits for any count, position in the batch and number of threads.
-  const float* Run(const NewtonSchulzOptions& options);
+  // Puts a piece of the input, normalised, in its place at (row, col): `rows` x `cols` elements,
+  // and its transpose where that is wanted, both in rows of `ld`. Pieces may be stored by several
+  // threads.
+  bool wants_transpose() const { return transposed_x_.data != nullptr; }
+  void StoreX(int64_t matrix, int64_t row, int64_t col, int64_t rows, int64_t cols,
+              const float* values, const float* transposed, int64_t ld) const;
+
+  // Consumes x; `options.form` is the constructor's. The same bits for any count, position in the
+  // batch and number of threads.
+  void Run(const NewtonSchulzOptions& options);
+
+  // The result at (row, col), in rows of result_ld().
+  const float* Result(int64_t matrix, int64_t row, int64_t col) const {
+    return static_cast<const float*>(x_.data) + matrix * x_.stride + row * x_.ld + col;
+  }
+  int64_t result_ld() const { return x_.ld; }
 
  private:
   static constexpr int kMaxSquares = 5;

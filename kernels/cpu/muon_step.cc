@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <optional>
+#include <vector>
 
 #include "kernels/cpu/batch_newton_schulz.h"
 #include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/panel_newton_schulz.h"
 #include "kernels/cpu/transpose.h"
-#include "kernels/cpu/typed_rows.h"
+#include "kernels/cpu/workspace.h"
 #include "kernels/half_types.h"
 #include "kernels/step_factors.h"
 
@@ -15,8 +19,9 @@ namespace {
 
 constexpr int64_t kPartBytes = 64LL << 20;  // workspace of matrices that threads share
 constexpr int64_t kLaneBytes = 16LL << 20;  // workspace up to which a thread takes a matrix alone
-constexpr int64_t kTransposeTile = 32;
-constexpr int64_t kXTile = 64;  // X is written in tiles of this side
+constexpr int64_t kTile = 64;               // X is written in tiles of this side
+constexpr int64_t kStrip = 32;              // p' is written in strips of so many rows ...
+constexpr int64_t kStripCols = 128;         // ... and columns at a time
 
 float LoadMomentum(const float* momentum, int64_t i) { return momentum[i]; }
 float LoadMomentum(const uint16_t* momentum, int64_t i) { return FloatFromBFloat16(momentum[i]); }
@@ -28,50 +33,14 @@ float StoreMomentum(uint16_t* momentum, int64_t i, float value) {
   return FloatFromBFloat16(momentum[i]);
 }
 
-// Elements per item of the row-wise passes, about.
-constexpr int64_t kItemElements = 16384;
-
-int64_t RowsPerItem(int64_t cols) {
-  return std::max<int64_t>(1, kItemElements / cols / kTransposeTile) * kTransposeTile;
-}
-
-int64_t ItemsOf(int64_t rows, int64_t cols) {
-  const int64_t per_item = RowsPerItem(cols);
-  return (rows + per_item - 1) / per_item;
-}
-
-// Calls body(row, first_col, values, count) over rows [begin, end) of the matrix of `cols` columns
-// whose transpose is `data`, in rows of `ld` elements: in square tiles, so that both sides are read
-// along their rows.
-template <typename Body>
-void ForTransposedTiles(const float* data, int64_t ld, int64_t cols, int64_t begin, int64_t end,
-                        Body body) {
-  float tile[kTransposeTile][kTransposeTile];
-  for (int64_t row = begin; row < end; row += kTransposeTile) {
-    const int64_t height = std::min(kTransposeTile, end - row);
-    for (int64_t col = 0; col < cols; col += kTransposeTile) {
-      const int64_t width = std::min(kTransposeTile, cols - col);
-      Transpose(data + col * ld + row, ld, width, height, tile[0], kTransposeTile);
-      for (int64_t i = 0; i < height; ++i) {
-        body(row + i, col, tile[i], width);
-      }
-    }
-  }
-}
-
-// `values` has rows of kXTile elements.
-void StoreTile(const BatchedMatrix& to, int64_t matrix, int64_t row, int64_t col, int64_t rows,
-               int64_t cols, const float* values) {
-  for (int64_t i = 0; i < rows; ++i) {
-    StoreRow(to.type, values + i * kXTile, cols, to.data,
-             matrix * to.stride + (row + i) * to.ld + col);
-  }
-}
-
-// A part of a batch on its way through one step.
+// A part of a batch on its way through one step; Iteration is BatchNewtonSchulz or
+// PanelNewtonSchulz.
+template <typename Iteration>
 class MuonPart {
  public:
-  MuonPart(TileRunner& runner, Workspace& workspace, const MuonOptions& options,
+  using Runner = typename Iteration::Runner;
+
+  MuonPart(Runner& runner, Workspace& workspace, const MuonOptions& options,
            const MuonFactors& factors, int64_t rows, int64_t cols)
       : runner_(runner),
         pool_(runner.pool()),
@@ -91,23 +60,22 @@ class MuonPart {
   bool transposed() const { return rows_ > cols_; }
   int64_t blocks() const { return NormBlocks(rows_ * cols_); }
   // Tiles of X.
-  int64_t tiles() const { return TilesAlong(m_, kXTile) * TilesAlong(n_, kXTile); }
-  int64_t items() const { return tiles() + ItemsOf(rows_, cols_); }
+  int64_t tiles() const { return TilesAlong(m_, kTile) * TilesAlong(n_, kTile); }
+  int64_t strips() const { return TilesAlong(rows_, kStrip); }
 
   // u and momentum' of all matrices, and the squared sums of u's blocks.
   void ApplyMomentum(std::span<const MuonMatrix> part, float* u, double* sums, uint8_t* bad);
   // X of all matrices: u over its norm, transposed if it is higher than wide, rounded.
-  void NormalizeAll(const float* u, const double* sums, int64_t count,
-                    const BatchNewtonSchulz& iteration, uint8_t* bad);
+  void NormalizeAll(const float* u, const double* sums, int64_t count, const Iteration& iteration,
+                    uint8_t* bad);
   void NormalizeTile(const NormalizeFactors& factors, const float* u, int64_t row, int64_t col,
-                     const BatchNewtonSchulz& iteration, int64_t matrix) const;
-  void UpdateAll(std::span<const MuonMatrix> part, const float* o,
-                 const BatchNewtonSchulz& iteration, uint8_t* bad);
-  // p' of rows [begin, end), from o in rows of `ld` elements. Returns whether it is finite.
-  bool UpdateRows(const MuonMatrix& matrix, const float* o, int64_t ld, int64_t begin,
-                  int64_t end) const;
+                     const Iteration& iteration, int64_t matrix) const;
+  void UpdateAll(std::span<const MuonMatrix> part, const Iteration& iteration, uint8_t* bad);
+  // p' of kStrip rows from `row` on. Returns whether it is finite.
+  bool UpdateStrip(const MuonMatrix& matrix, const Iteration& iteration, int64_t index,
+                   int64_t row) const;
 
-  TileRunner& runner_;
+  Runner& runner_;
   ThreadPool& pool_;
   Workspace& workspace_;
   const MuonOptions& options_;
@@ -137,8 +105,9 @@ bool MomentumBlock(const MuonFactors& f, bool nesterov, const MuonMatrix& matrix
   return not_finite == 0;
 }
 
-void MuonPart::ApplyMomentum(std::span<const MuonMatrix> part, float* u, double* sums,
-                             uint8_t* bad) {
+template <typename Iteration>
+void MuonPart<Iteration>::ApplyMomentum(std::span<const MuonMatrix> part, float* u, double* sums,
+                                        uint8_t* bad) {
   const int64_t elements = rows_ * cols_;
   pool_.ParallelFor(std::ssize(part) * blocks(), [&](int64_t index, int) {
     const int64_t matrix = index / blocks();
@@ -153,36 +122,33 @@ void MuonPart::ApplyMomentum(std::span<const MuonMatrix> part, float* u, double*
 }
 
 // The tile of X at (row, col), and of its transpose where that is wanted.
-void MuonPart::NormalizeTile(const NormalizeFactors& factors, const float* u, int64_t row,
-                             int64_t col, const BatchNewtonSchulz& iteration,
-                             int64_t matrix) const {
-  const int64_t height = std::min(kXTile, m_ - row);
-  const int64_t width = std::min(kXTile, n_ - col);
-  float as_stored[kXTile * kXTile];  // as in u
-  float turned[kXTile * kXTile];
+template <typename Iteration>
+void MuonPart<Iteration>::NormalizeTile(const NormalizeFactors& factors, const float* u,
+                                        int64_t row, int64_t col, const Iteration& iteration,
+                                        int64_t matrix) const {
+  const int64_t height = std::min(kTile, m_ - row);
+  const int64_t width = std::min(kTile, n_ - col);
+  float as_stored[kTile * kTile];  // as in u
+  float turned[kTile * kTile];
   const float* from = transposed() ? u + col * m_ + row : u + row * n_ + col;
   const int64_t rows = transposed() ? width : height;
   const int64_t cols = transposed() ? height : width;
   for (int64_t i = 0; i < rows; ++i) {
     for (int64_t j = 0; j < cols; ++j) {
-      as_stored[i * kXTile + j] = from[i * cols_ + j] * factors.prescale / factors.divisor;
+      as_stored[i * kTile + j] = from[i * cols_ + j] * factors.prescale / factors.divisor;
     }
   }
-  const BatchedMatrix& transposed_x = iteration.transposed_x();
-  if (transposed() || transposed_x.data != nullptr) {
-    Transpose(as_stored, kXTile, rows, cols, turned, kXTile);
+  if (transposed() || iteration.wants_transpose()) {
+    Transpose(as_stored, kTile, rows, cols, turned, kTile);
   }
-  const float* tile = transposed() ? turned : as_stored;
-  const float* transposed_tile = transposed() ? as_stored : turned;
-  StoreTile(iteration.x(), matrix, row, col, height, width, tile);
-  if (transposed_x.data != nullptr) {
-    StoreTile(transposed_x, matrix, col, row, width, height, transposed_tile);
-  }
+  iteration.StoreX(matrix, row, col, height, width, transposed() ? turned : as_stored,
+                   transposed() ? as_stored : turned, kTile);
 }
 
-void MuonPart::NormalizeAll(const float* u, const double* sums, int64_t count,
-                            const BatchNewtonSchulz& iteration, uint8_t* bad) {
-  const int64_t across = TilesAlong(n_, kXTile);
+template <typename Iteration>
+void MuonPart<Iteration>::NormalizeAll(const float* u, const double* sums, int64_t count,
+                                       const Iteration& iteration, uint8_t* bad) {
+  const int64_t across = TilesAlong(n_, kTile);
   pool_.ParallelFor(count * tiles(), [&](int64_t index, int) {
     const int64_t matrix = index / tiles();
     const int64_t tile = index % tiles();
@@ -193,56 +159,74 @@ void MuonPart::NormalizeAll(const float* u, const double* sums, int64_t count,
     bad[index] = !std::isfinite(squared_sum);
     const NormalizeFactors factors = NormalizeFactorsOf(
         options_.newton_schulz.normalize, options_.newton_schulz.eps, std::sqrt(squared_sum));
-    NormalizeTile(factors, u + matrix * m_ * n_, tile / across * kXTile, tile % across * kXTile,
+    NormalizeTile(factors, u + matrix * m_ * n_, tile / across * kTile, tile % across * kTile,
                   iteration, matrix);
   });
 }
 
-bool MuonPart::UpdateRows(const MuonMatrix& matrix, const float* o, int64_t ld, int64_t begin,
-                          int64_t end) const {
+// p' of a run of elements. Returns whether all of it is finite.
+bool UpdateRun(const MuonFactors& f, const float* from, const float* direction, int64_t count,
+               float* to) {
   uint32_t not_finite = 0;
-  const auto update = [&](int64_t row, int64_t col, const float* direction, int64_t count) {
-    const float* from = matrix.master + row * cols_ + col;
-    float* to = matrix.new_master + row * cols_ + col;
-    for (int64_t j = 0; j < count; ++j) {
-      to[j] = factors_.decay * from[j] - factors_.step * direction[j];
-      not_finite |= NotFinite(to[j]);
-    }
-  };
-  if (transposed()) {
-    ForTransposedTiles(o, ld, cols_, begin, end, update);
-  } else {
-    for (int64_t row = begin; row < end; ++row) {
-      update(row, 0, o + row * ld, cols_);
-    }
+  for (int64_t j = 0; j < count; ++j) {
+    to[j] = f.decay * from[j] - f.step * direction[j];
+    not_finite |= NotFinite(to[j]);
   }
   return not_finite == 0;
 }
 
-void MuonPart::UpdateAll(std::span<const MuonMatrix> part, const float* o,
-                         const BatchNewtonSchulz& iteration, uint8_t* bad) {
-  const int64_t items = ItemsOf(rows_, cols_);
-  const int64_t per_item = RowsPerItem(cols_);
-  pool_.ParallelFor(std::ssize(part) * items, [&](int64_t index, int) {
-    const int64_t matrix = index / items;
-    const int64_t begin = index % items * per_item;
-    bad[index] = !UpdateRows(part[matrix], o + matrix * iteration.x().stride, iteration.x().ld,
-                             begin, std::min(begin + per_item, rows_));
+template <typename Iteration>
+bool MuonPart<Iteration>::UpdateStrip(const MuonMatrix& matrix, const Iteration& iteration,
+                                      int64_t index, int64_t row) const {
+  const int64_t height = std::min(kStrip, rows_ - row);
+  const int64_t ld = iteration.result_ld();
+  float direction[kStrip * kStripCols];
+  bool finite = true;
+  for (int64_t begin = 0; begin < cols_; begin += kStripCols) {
+    const int64_t end = std::min(begin + kStripCols, cols_);
+    for (int64_t col = begin; col < end; col += kStrip) {
+      const int64_t width = std::min(kStrip, end - col);
+      float* to = direction + (col - begin);
+      if (transposed()) {
+        Transpose(iteration.Result(index, col, row), ld, width, height, to, kStripCols);
+        continue;
+      }
+      const float* from = iteration.Result(index, row, col);
+      for (int64_t i = 0; i < height; ++i) {
+        std::copy_n(from + i * ld, width, to + i * kStripCols);
+      }
+    }
+    for (int64_t i = 0; i < height; ++i) {
+      const int64_t first = (row + i) * cols_ + begin;
+      finite &= UpdateRun(factors_, matrix.master + first, direction + i * kStripCols, end - begin,
+                          matrix.new_master + first);
+    }
+  }
+  return finite;
+}
+
+template <typename Iteration>
+void MuonPart<Iteration>::UpdateAll(std::span<const MuonMatrix> part, const Iteration& iteration,
+                                    uint8_t* bad) {
+  pool_.ParallelFor(std::ssize(part) * strips(), [&](int64_t index, int) {
+    const int64_t matrix = index / strips();
+    bad[index] = !UpdateStrip(part[matrix], iteration, matrix, index % strips() * kStrip);
   });
 }
 
-int64_t MuonPart::BytesPerMatrix() const {
-  return BatchNewtonSchulz::BytesPerMatrix(options_.newton_schulz.form, storage_, m_, n_) +
+template <typename Iteration>
+int64_t MuonPart<Iteration>::BytesPerMatrix() const {
+  return Iteration::BytesPerMatrix(options_.newton_schulz.form, storage_, m_, n_) +
          Workspace::RoundUp(blocks() * static_cast<int64_t>(sizeof(double))) +
-         Workspace::RoundUp(blocks() + items());
+         Workspace::RoundUp(blocks() + tiles() + strips());
 }
 
-void MuonPart::Run(std::span<const MuonMatrix> part, std::span<bool> finite) {
+template <typename Iteration>
+void MuonPart<Iteration>::Run(std::span<const MuonMatrix> part, std::span<bool> finite) {
   const int64_t count = std::ssize(part);
   auto* sums = workspace_.Take<double>(count * blocks());
-  auto* bad = workspace_.Take<uint8_t>(count * (blocks() + items()));
-  BatchNewtonSchulz iteration(runner_, workspace_, options_.newton_schulz.form, storage_, m_, n_,
-                              count);
+  auto* bad = workspace_.Take<uint8_t>(count * (blocks() + tiles() + strips()));
+  Iteration iteration(runner_, workspace_, options_.newton_schulz.form, storage_, m_, n_, count);
 
   uint8_t* bad_momentum = bad;
   uint8_t* bad_norm = bad_momentum + count * blocks();
@@ -250,50 +234,92 @@ void MuonPart::Run(std::span<const MuonMatrix> part, std::span<bool> finite) {
   float* u = iteration.spare();
   ApplyMomentum(part, u, sums, bad_momentum);
   NormalizeAll(u, sums, count, iteration, bad_norm);
-  const float* o = iteration.Run(options_.newton_schulz);
-  UpdateAll(part, o, iteration, bad_master);
+  iteration.Run(options_.newton_schulz);
+  UpdateAll(part, iteration, bad_master);
 
   const auto any_bad = [](const uint8_t* flags, int64_t size, int64_t i) {
     return std::any_of(flags + i * size, flags + (i + 1) * size, [](uint8_t f) { return f != 0; });
   };
   for (int64_t i = 0; i < count; ++i) {
     finite[i] = !any_bad(bad_momentum, blocks(), i) && !any_bad(bad_norm, tiles(), i) &&
-                !any_bad(bad_master, ItemsOf(rows_, cols_), i);
+                !any_bad(bad_master, strips(), i);
   }
 }
+
+// Steps in one layout of the matrices.
+template <typename Iteration>
+class LayoutStep {
+ public:
+  explicit LayoutStep(ThreadPool& pool) : pool_(pool), runner_(Iteration::MakeRunner(pool)) {
+    for (int i = 0; i < pool.threads(); ++i) {
+      lanes_.push_back(std::make_unique<Lane>());
+    }
+  }
+
+  void Run(const MuonOptions& options, const MuonValues& values, int64_t rows, int64_t cols,
+           std::span<const MuonMatrix> batch, std::span<bool> finite) {
+    const MuonFactors factors = MuonFactorsOf(options, values, rows, cols);
+    const auto step = [&](typename Iteration::Runner& runner, Workspace& workspace) {
+      return MuonPart<Iteration>(runner, workspace, options, factors, rows, cols);
+    };
+    const int64_t bytes = step(runner_, workspace_).BytesPerMatrix();
+    const int64_t count = std::ssize(batch);
+    const int64_t lanes = std::ssize(lanes_);
+    const int64_t in_lanes = bytes > kLaneBytes ? 0 : count - count % lanes;
+    // Equal shares, so that the first step touches all memory that later ones do.
+    pool_.ParallelFor(in_lanes == 0 ? 0 : lanes, [&](int64_t index, int) {
+      Lane& lane = *lanes_[index];
+      for (int64_t i = index; i < in_lanes; i += lanes) {
+        lane.workspace.Reset(bytes);
+        step(lane.runner, lane.workspace).Run(batch.subspan(i, 1), finite.subspan(i, 1));
+      }
+    });
+    const int64_t part = std::max<int64_t>(kPartBytes / bytes, 1);
+    for (int64_t begin = in_lanes; begin < count; begin += part) {
+      const int64_t size = std::min(part, count - begin);
+      workspace_.Reset(size * bytes);
+      step(runner_, workspace_).Run(batch.subspan(begin, size), finite.subspan(begin, size));
+    }
+  }
+
+ private:
+  // What one thread needs to run a matrix alone.
+  struct Lane {
+    ThreadPool alone{1};
+    typename Iteration::Runner runner = Iteration::MakeRunner(alone);
+    Workspace workspace;
+  };
+
+  ThreadPool& pool_;
+  typename Iteration::Runner runner_;
+  Workspace workspace_;
+  std::vector<std::unique_ptr<Lane>> lanes_;  // one per thread of the pool
+};
 
 }  // namespace
 
+struct CpuMuonStep::Layouts {
+  explicit Layouts(ThreadPool& pool) : panels(pool) {}
+
+  LayoutStep<PanelNewtonSchulz> panels;
+  std::optional<LayoutStep<BatchNewtonSchulz>> rows;
+};
+
 CpuMuonStep::CpuMuonStep(ThreadPool& pool, bool native_bf16)
-    : pool_(pool), runner_(pool, native_bf16) {
-  for (int i = 0; i < pool.threads(); ++i) {
-    lanes_.push_back(std::make_unique<Lane>(native_bf16));
+    : layouts_(std::make_unique<Layouts>(pool)) {
+  if (native_bf16) {
+    layouts_->rows.emplace(pool);
   }
 }
 
+CpuMuonStep::~CpuMuonStep() = default;
+
 void CpuMuonStep::Run(const MuonOptions& options, const MuonValues& values, int64_t rows,
                       int64_t cols, std::span<const MuonMatrix> batch, std::span<bool> finite) {
-  const MuonFactors factors = MuonFactorsOf(options, values, rows, cols);
-  const auto step = [&](TileRunner& runner, Workspace& workspace) {
-    return MuonPart(runner, workspace, options, factors, rows, cols);
-  };
-  const int64_t bytes = step(runner_, workspace_).BytesPerMatrix();
-  const int64_t count = std::ssize(batch);
-  const int64_t lanes = std::ssize(lanes_);
-  const int64_t in_lanes = bytes > kLaneBytes ? 0 : count - count % lanes;
-  // Equal shares, so that the first step touches all memory that later ones do.
-  pool_.ParallelFor(in_lanes == 0 ? 0 : lanes, [&](int64_t index, int) {
-    Lane& lane = *lanes_[index];
-    for (int64_t i = index; i < in_lanes; i += lanes) {
-      lane.workspace.Reset(bytes);
-      step(lane.runner, lane.workspace).Run(batch.subspan(i, 1), finite.subspan(i, 1));
-    }
-  });
-  const int64_t part = std::max<int64_t>(kPartBytes / bytes, 1);
-  for (int64_t begin = in_lanes; begin < count; begin += part) {
-    const int64_t size = std::min(part, count - begin);
-    workspace_.Reset(size * bytes);
-    step(runner_, workspace_).Run(batch.subspan(begin, size), finite.subspan(begin, size));
+  if (layouts_->rows && options.newton_schulz.precision == ElementType::kBFloat16) {
+    layouts_->rows->Run(options, values, rows, cols, batch, finite);
+  } else {
+    layouts_->panels.Run(options, values, rows, cols, batch, finite);
   }
 }
 

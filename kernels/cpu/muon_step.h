@@ -4,10 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <vector>
 
-#include "kernels/cpu/tiled_product.h"
-#include "kernels/cpu/workspace.h"
 #include "kernels/device.h"
 #include "kernels/thread_pool.h"
 
@@ -15,7 +12,9 @@ namespace dmuon::kernels {
 
 class CpuMuonStep {
  public:
+  // `native_bf16`: the processor multiplies bf16, so that matrices of that storage stay in it.
   CpuMuonStep(ThreadPool& pool, bool native_bf16);
+  ~CpuMuonStep();
 
   // As Device::MuonStep. Of a batch of small matrices each thread takes whole ones, which stay in
   // its cache; what is left over, and large ones, the threads share tile by tile, in parts that fit
@@ -24,18 +23,8 @@ class CpuMuonStep {
            std::span<const MuonMatrix> batch, std::span<bool> finite);
 
  private:
-  // What one thread needs to run a matrix alone.
-  struct Lane {
-    explicit Lane(bool native_bf16) : runner(alone, native_bf16) {}
-    ThreadPool alone{1};
-    TileRunner runner;
-    Workspace workspace;
-  };
-
-  ThreadPool& pool_;
-  TileRunner runner_;
-  Workspace workspace_;
-  std::vector<std::unique_ptr<Lane>> lanes_;  // one per thread of the pool
+  struct Layouts;
+  std::unique_ptr<Layouts> layouts_;
 };
 
 }  // namespace dmuon::kernels

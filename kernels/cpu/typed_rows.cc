@@ -39,4 +39,14 @@ void StoreRow(ElementType type, const float* from, int64_t count, void* to, int6
   }
 }
 
+DMUON_VECTOR_CLONES
+void RoundRow(ElementType type, int64_t count, float* values) {
+  if (type == ElementType::kBFloat16) {
+    std::transform(values, values + count, values, RoundToBFloat16);
+  } else if (type == ElementType::kFloat16) {
+    std::transform(values, values + count, values,
+                   [](float value) { return FloatFromFloat16(Float16FromFloat(value)); });
+  }
+}
+
 }  // namespace dmuon::kernels

@@ -1,4 +1,4 @@
-// Runs of elements of a storage type, read and written as fp32.
+// Runs of elements of a storage type, read and written as fp32, and rounding to it in place.
 #pragma once
 
 #include <cstdint>
@@ -13,5 +13,8 @@ void LoadRow(ElementType type, const void* from, int64_t first, int64_t count, f
 
 // to[first + i] = from[i], rounded to nearest even.
 void StoreRow(ElementType type, const float* from, int64_t count, void* to, int64_t first);
+
+// values[i], rounded to nearest even in `type`.
+void RoundRow(ElementType type, int64_t count, float* values);
 
 }  // namespace dmuon::kernels

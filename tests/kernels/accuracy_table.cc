@@ -2,14 +2,14 @@
 // behind DefaultForm and DefaultRestart, kept in kernels/README.md.
 //
 //   kernels_accuracy_table [rows cols]...
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
-#include "kernels/cpu/batch_newton_schulz.h"
+#include "kernels/cpu/panel_newton_schulz.h"
 #include "kernels/cpu/transpose.h"
-#include "kernels/cpu/typed_rows.h"
 #include "tests/kernels/inputs.h"
 #include "tests/kernels/reference.h"
 
@@ -46,31 +46,30 @@ std::vector<Variant> Variants() {
 
 Matrix RunVariant(const Variant& variant, const Coefficients& coefficients, const Matrix& input) {
   ThreadPool pool(1);
-  TileRunner runner(pool, false);
+  PanelRunner runner(pool);
   Workspace workspace;
   NewtonSchulzOptions options;
   options.coefficients = coefficients;
   options.form = variant.form;
   options.restart = variant.restart;
   workspace.Reset(
-      BatchNewtonSchulz::BytesPerMatrix(variant.form, variant.storage, input.rows, input.cols));
-  BatchNewtonSchulz iteration(runner, workspace, variant.form, variant.storage, input.rows,
+      PanelNewtonSchulz::BytesPerMatrix(variant.form, variant.storage, input.rows, input.cols));
+  PanelNewtonSchulz iteration(runner, workspace, variant.form, variant.storage, input.rows,
                               input.cols, 1);
   const std::vector<float> x = ToFloats(input);
-  for (int64_t row = 0; row < input.rows; ++row) {
-    StoreRow(variant.storage.x, x.data() + row * input.cols, input.cols, iteration.x().data,
-             row * iteration.x().ld);
-  }
-  const BatchedMatrix& transposed = iteration.transposed_x();
-  if (transposed.data != nullptr) {
-    Transpose(x.data(), input.cols, input.rows, input.cols, static_cast<float*>(transposed.data),
-              transposed.ld);
-  }
-  const float* rows = iteration.Run(options);
+  const int64_t ld = input.cols;  // the larger size
+  std::vector<float> transposed(ld * ld);
+  Transpose(x.data(), ld, input.rows, input.cols, transposed.data(), ld);
+  iteration.StoreX(0, 0, 0, input.rows, input.cols, x.data(), transposed.data(), ld);
+  iteration.Run(options);
   std::vector<float> result;
   for (int64_t row = 0; row < input.rows; ++row) {
-    const float* first = rows + row * iteration.x().ld;
-    result.insert(result.end(), first, first + input.cols);
+    for (int64_t col = 0; col < input.cols; col += kBlockSide) {
+      const int64_t row_in_block = row % kBlockSide;
+      const float* first =
+          iteration.Result(0, row - row_in_block, col) + row_in_block * iteration.result_ld();
+      result.insert(result.end(), first, first + std::min(kBlockSide, input.cols - col));
+    }
   }
   return FromFloats(input.rows, input.cols, result.data());
 }
