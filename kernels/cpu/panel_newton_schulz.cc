@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/cpu/streaming_store.h"
 #include "kernels/cpu/typed_rows.h"
 
 namespace dmuon::kernels {
@@ -14,23 +15,26 @@ int64_t BytesOf(const PanelMatrix& matrix) {
 
 // Copies rows x cols elements from rows of `ld` into a block; the rest of it becomes zero.
 void StoreBlock(ElementType rounding, const float* from, int64_t ld, int64_t rows, int64_t cols,
-                float* block) {
+                bool streamed, float* block) {
+  alignas(64) float values[kBlockElements];
   for (int64_t i = 0; i < kBlockSide; ++i) {
-    float* to = block + i * kBlockSide;
+    float* to = values + i * kBlockSide;
     const int64_t count = i < rows ? cols : 0;
     std::copy_n(from + i * ld, count, to);
     std::fill(to + count, to + kBlockSide, 0.0F);
   }
-  RoundRow(rounding, kBlockElements, block);
+  RoundRow(rounding, kBlockElements, values);
+  StoreRun(streamed, values, sizeof(values), block);
 }
 
 // Copies a piece in rows of `ld` into the blocks from (row, col) on.
 void StorePiece(const PanelMatrix& to, ElementType rounding, int64_t matrix, int64_t row,
                 int64_t col, int64_t rows, int64_t cols, const float* from, int64_t ld) {
+  const bool streamed = to.stride() * static_cast<int64_t>(sizeof(float)) >= kStreamedBytes;
   for (int64_t j = 0; j < cols; j += kBlockSide) {
     for (int64_t i = 0; i < rows; i += kBlockSide) {
       StoreBlock(rounding, from + i * ld + j, ld, std::min(kBlockSide, rows - i),
-                 std::min(kBlockSide, cols - j),
+                 std::min(kBlockSide, cols - j), streamed,
                  to.Block(matrix, (row + i) / kBlockSide, (col + j) / kBlockSide));
     }
   }

@@ -4,45 +4,16 @@
 #include <cstring>
 
 #include "kernels/cpu/block_kernel.h"
+#include "kernels/cpu/block_operations.h"
 #include "kernels/cpu/tiled_product.h"
-#include "kernels/cpu/transpose.h"
 #include "kernels/cpu/typed_rows.h"
-#include "kernels/cpu/vector_clones.h"
 
 namespace dmuon::kernels {
 namespace {
 
 // The piece of the inner dimension that all blocks of a tile go through before the next, in blocks:
-// the right operand's stays in the first-level cache, the left one's in the second. Measured
-// (kernels/README.md).
-constexpr int64_t kDepthPiece = 8;
-
-void TransposeBlock(const float* from, float* to) {
-  Transpose(from, kBlockSide, kBlockSide, kBlockSide, to, kBlockSide);
-}
-
-// Copies the lower half of a block to its upper half: the result is exactly symmetric.
-void MirrorHalves(float* block) {
-  for (int64_t i = 0; i < kBlockSide; ++i) {
-    for (int64_t j = i + 1; j < kBlockSide; ++j) {
-      block[i * kBlockSide + j] = block[j * kBlockSide + i];
-    }
-  }
-}
-
-DMUON_VECTOR_CLONES
-void Combine(float factor, const float* sums, float addend_factor, const float* addend, float* to) {
-  for (int64_t i = 0; i < kBlockElements; ++i) {
-    to[i] = factor * sums[i] + addend_factor * addend[i];
-  }
-}
-
-DMUON_VECTOR_CLONES
-void Scale(float factor, const float* sums, float* to) {
-  for (int64_t i = 0; i < kBlockElements; ++i) {
-    to[i] = factor * sums[i];
-  }
-}
+// what a tile needs of the operands stays in the second-level cache. Measured (kernels/README.md).
+constexpr int64_t kDepthPiece = 6;
 
 // One tile of one matrix.
 class TileProduct {
@@ -93,14 +64,14 @@ class TileProduct {
   void Finish(int64_t row, int64_t col) const {
     float* block = product_.out.Block(matrix_, row, col);
     if (product_.addend.data != nullptr) {
-      Combine(product_.product_factor, Sums(row, col), product_.addend_factor,
-              product_.addend.Block(matrix_, row, col), block);
+      CombineBlock(product_.product_factor, Sums(row, col), product_.addend_factor,
+                   product_.addend.Block(matrix_, row, col), block);
     } else if (!IsPlain()) {
-      Scale(product_.product_factor, Sums(row, col), block);
+      ScaleBlock(product_.product_factor, Sums(row, col), block);
     }
     RoundRow(product_.rounding, kBlockElements, block);
     if (product_.symmetric && row == col) {
-      MirrorHalves(block);
+      MirrorBlock(block);
     } else if (product_.symmetric) {
       TransposeBlock(block, product_.out.Block(matrix_, col, row));
     }
@@ -115,6 +86,15 @@ class TileProduct {
   BlockTile tile_;
   float* sums_;
 };
+
+// Few blocks need small tiles, for the threads' shares to be even.
+int64_t SideOf(const PanelProduct& product, const PanelTiles& tiles) {
+  constexpr int64_t kManyBlocks = 16;
+  if (!product.symmetric) {
+    return tiles.general != 0 ? tiles.general : 4;
+  }
+  return tiles.symmetric != 0 ? tiles.symmetric : product.out.block_rows < kManyBlocks ? 2 : 4;
+}
 
 }  // namespace
 
@@ -150,7 +130,7 @@ PanelRunner::PanelRunner(ThreadPool& pool) : pool_(pool) {
 }
 
 void PanelRunner::Run(const PanelProduct& product, int64_t count, const PanelTiles& tiles) {
-  const int64_t side = product.symmetric ? tiles.symmetric : tiles.general;
+  const int64_t side = SideOf(product, tiles);
   const int64_t per_matrix = CountTiles(product, side);
   const BlockKernel kernel(product.left.panel_stride());
   pool_.ParallelFor(count * per_matrix, [&](int64_t index, int worker) {

@@ -26,10 +26,11 @@ struct PanelProduct {
   PanelMatrix transposed_out;  // the transpose of out as well, where its data is not null
 };
 
-// Blocks along the sides of a tile: what one item of work computes. No effect on bits.
+// Blocks along the sides of a tile: what one item of work computes; 0: as measured to be good. At
+// most kLargestPanelTile. No effect on bits.
 struct PanelTiles {
-  int64_t symmetric = 2;
-  int64_t general = 4;
+  int64_t symmetric = 0;
+  int64_t general = 0;
 };
 
 inline constexpr int64_t kLargestPanelTile = 8;  // blocks

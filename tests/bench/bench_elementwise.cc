@@ -41,7 +41,7 @@ double TimeCase_s(const Arguments& arguments, ElementwiseCase& measured) {
 
 nlohmann::ordered_json MeasureCase(const Arguments& arguments, const ElementwiseOptions& options,
                                    Device& device, CopyRate& copy) {
-  ElementwiseCase measured(device, options, BytesOf(arguments));
+  ElementwiseCase measured(device, options, BytesOf(arguments), arguments.threads);
   measured.Run();
   copy.RunRound();
   copy.Clear();
@@ -108,7 +108,7 @@ void RunCase(benchmark::State& state, const Arguments& arguments,
              const ElementwiseOptions& options) {
   const std::unique_ptr<Device> device = MakeCpuDevice({arguments.threads});
   CopyRate copy(*device, arguments.threads, BytesOf(arguments), arguments.clock);
-  ElementwiseCase measured(*device, options, BytesOf(arguments));
+  ElementwiseCase measured(*device, options, BytesOf(arguments), arguments.threads);
   measured.Run();
   copy.RunRound();
   copy.Clear();

@@ -28,8 +28,7 @@ void AddAccuracy(const CaseOptions& options, JsonRecord& report) {
 void RunOne(const Arguments& arguments) {
   const CaseOptions options = MakeCase(arguments.request);
   NewtonSchulzCase measured(options);
-  const Rates rates = RatesOf(options);
-  const double step_s = MedianStep_s(measured);
+  const auto [step_s, rates, roofline] = MeasureRounds(options, measured);
   JsonRecord report;
   report.Add("shape", arguments.shape);
   report.Add("batch", options.batch);
@@ -45,7 +44,7 @@ void RunOne(const Arguments& arguments) {
   report.Add("gemm_gflops", rates.x.gflops);
   report.Add("gemm_how", rates.x.how);
   report.Add("gemm_gflops_squares", rates.square.gflops);
-  report.Add("roofline", RooflineFraction(options, step_s, rates.x, rates.square));
+  report.Add("roofline", roofline);
   if (arguments.accuracy) {
     AddAccuracy(options, report);
   }

@@ -33,6 +33,8 @@ int InputsOf(const ElementwiseOptions& options) {
     case Operation::kPublish:
     case Operation::kNorm:
       return 1;
+    case Operation::kMuonPass:
+      return 0;  // has its own
   }
   return 0;
 }
@@ -45,9 +47,22 @@ int OutputsOf(const ElementwiseOptions& options) {
     case Operation::kPublish:
       return 1;
     case Operation::kNorm:
+    case Operation::kMuonPass:
       return 0;
   }
   return 0;
+}
+
+std::string NameOf(MuonPass pass) {
+  switch (pass) {
+    case MuonPass::kMomentum:
+      return "muon_momentum";
+    case MuonPass::kNormalize:
+      return "muon_normalize";
+    case MuonPass::kUpdate:
+      return "muon_update";
+  }
+  return "";
 }
 
 }  // namespace
@@ -62,6 +77,8 @@ std::string NameOf(const ElementwiseOptions& options) {
       return "publish_" + std::string(NameOf(options.type));
     case Operation::kNorm:
       return "norm";
+    case Operation::kMuonPass:
+      return NameOf(options.pass);
   }
   return "";
 }
@@ -76,30 +93,41 @@ const std::vector<ElementwiseOptions>& AllElementwiseCases() {
       {Operation::kPublish, ElementType::kBFloat16},
       {Operation::kPublish, ElementType::kFloat16},
       {Operation::kPublish, ElementType::kFloat32},
-      {Operation::kNorm}};
+      {Operation::kNorm},
+      {.operation = Operation::kMuonPass, .pass = MuonPass::kMomentum},
+      {.operation = Operation::kMuonPass, .pass = MuonPass::kNormalize},
+      {.operation = Operation::kMuonPass, .pass = MuonPass::kUpdate}};
   return kCases;
 }
 
 ElementwiseCase::ElementwiseCase(Device& device, const ElementwiseOptions& options,
-                                 int64_t array_bytes)
+                                 int64_t array_bytes, int threads)
     : device_(device), options_(options), count_(array_bytes / SizeOf(options.type)) {
+  if (options.operation == Operation::kMuonPass) {
+    pass_ = std::make_unique<MuonPassCase>(device, options.pass, array_bytes, threads);
+  } else {
+    AllocateArrays();
+  }
+}
+
+void ElementwiseCase::AllocateArrays() {
   constexpr ElementType kFloat = ElementType::kFloat32;
-  const bool reduce = options.operation == Operation::kReduce;
-  const bool publish = options.operation == Operation::kPublish;
-  const ElementType input_type = reduce ? options.type : kFloat;
-  const ElementType output_type = publish ? options.type : kFloat;
-  for (int i = 0; i < InputsOf(options); ++i) {
-    inputs_.push_back(device.Allocate(count_ * SizeOf(input_type)));
+  const bool reduce = options_.operation == Operation::kReduce;
+  const bool publish = options_.operation == Operation::kPublish;
+  const ElementType input_type = reduce ? options_.type : kFloat;
+  const ElementType output_type = publish ? options_.type : kFloat;
+  for (int i = 0; i < InputsOf(options_); ++i) {
+    inputs_.push_back(device_.Allocate(count_ * SizeOf(input_type)));
     Fill(input_type, inputs_.back());
   }
-  for (int i = 0; i < OutputsOf(options); ++i) {
-    outputs_.push_back(device.Allocate(count_ * SizeOf(output_type)));
+  for (int i = 0; i < OutputsOf(options_); ++i) {
+    outputs_.push_back(device_.Allocate(count_ * SizeOf(output_type)));
   }
   if (reduce) {
     std::transform(inputs_.begin(), inputs_.end(), std::back_inserter(sources_),
                    [](const Buffer& input) { return ReduceSource{input.data()}; });
   }
-  if (options.operation == Operation::kAdamW) {  // second moments are not negative
+  if (options_.operation == Operation::kAdamW) {  // second moments are not negative
     float* squares = inputs_[3].floats();
     std::transform(squares, squares + count_, squares, [](float v) { return std::fabs(v); });
   }
@@ -137,10 +165,16 @@ void ElementwiseCase::Run() {
       if (!device_.MeasureNorm(inputs_[0].floats(), count_).finite) {
         throw std::runtime_error("a measured norm is not finite");
       }
+      return;
+    case Operation::kMuonPass:
+      return pass_->Run();
   }
 }
 
 int64_t ElementwiseCase::bytes() const {
+  if (pass_ != nullptr) {
+    return pass_->bytes();
+  }
   int64_t bytes = 0;
   for (const std::vector<Buffer>* buffers : {&inputs_, &outputs_}) {
     for (const Buffer& buffer : *buffers) {

@@ -7,15 +7,17 @@
 #include <vector>
 
 #include "kernels/device.h"
+#include "tests/bench/muon_pass_case.h"
 
 namespace dmuon::kernels::testing {
 
-enum class Operation { kAdamW, kReduce, kPublish, kNorm };
+enum class Operation { kAdamW, kReduce, kPublish, kNorm, kMuonPass };
 
 struct ElementwiseOptions {
   Operation operation = Operation::kAdamW;
   ElementType type = ElementType::kFloat32;  // of Reduce's sources and of what Publish writes
   int sources = 1;                           // of Reduce
+  MuonPass pass = MuonPass::kMomentum;       // of kMuonPass, which runs on the CPU
 };
 
 std::string NameOf(const ElementwiseOptions& options);
@@ -28,13 +30,15 @@ const std::vector<ElementwiseOptions>& AllElementwiseCases();
 class ElementwiseCase {
  public:
   // `array_bytes`: of the smallest array.
-  ElementwiseCase(Device& device, const ElementwiseOptions& options, int64_t array_bytes);
+  ElementwiseCase(Device& device, const ElementwiseOptions& options, int64_t array_bytes,
+                  int threads);
 
   void Run();
   // Each input read once, each output written once.
   int64_t bytes() const;
 
  private:
+  void AllocateArrays();
   void RunAdamW();
   void RunReduce();
 
@@ -44,6 +48,7 @@ class ElementwiseCase {
   std::vector<Buffer> inputs_;
   std::vector<Buffer> outputs_;
   std::vector<ReduceSource> sources_;
+  std::unique_ptr<MuonPassCase> pass_;  // kMuonPass only
 };
 
 }  // namespace dmuon::kernels::testing

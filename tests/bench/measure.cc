@@ -11,31 +11,26 @@
 namespace dmuon::kernels::testing {
 namespace {
 
-constexpr int kMinRuns = 9;
-constexpr double kMinTotal_s = 1.0;
+constexpr int kRounds = 3;
+constexpr int kMinRuns = 5;
+constexpr double kMinTotal_s = 0.34;
 
-const GemmRate& RateOf(DeviceKind device, ElementType type, int threads) {
-  static std::map<std::tuple<DeviceKind, ElementType, int>, GemmRate> rates;
-  const auto [entry, is_new] = rates.try_emplace({device, type, threads});
-  if (is_new) {
-    entry->second =
-        device == DeviceKind::kCpu ? MeasureCpuGemmRate(type, threads) : MeasureCudaGemmRate(type);
-  }
-  return entry->second;
+GemmRate MeasureRate(DeviceKind device, ElementType type, int threads) {
+  return device == DeviceKind::kCpu ? MeasureCpuGemmRate(type, threads) : MeasureCudaGemmRate(type);
 }
 
-}  // namespace
-
-Rates RatesOf(const CaseOptions& options) {
+Rates MeasureRates(const CaseOptions& options) {
   const NewtonSchulzStorage storage = StorageOf(options.newton_schulz);
-  return {RateOf(options.device, storage.x, options.threads),
-          RateOf(options.device, storage.square, options.threads)};
+  Rates rates;
+  rates.x = MeasureRate(options.device, storage.x, options.threads);
+  rates.square = storage.square == storage.x
+                     ? rates.x
+                     : MeasureRate(options.device, storage.square, options.threads);
+  return rates;
 }
 
 double MedianStep_s(NewtonSchulzCase& measured) {
   using Clock = std::chrono::steady_clock;
-  measured.Step();
-  measured.Step();
   std::vector<double> times;
   double total_s = 0.0;
   while (std::ssize(times) < kMinRuns || total_s < kMinTotal_s) {
@@ -46,6 +41,34 @@ double MedianStep_s(NewtonSchulzCase& measured) {
   }
   std::nth_element(times.begin(), times.begin() + std::ssize(times) / 2, times.end());
   return times[times.size() / 2];
+}
+
+}  // namespace
+
+Rates RatesOf(const CaseOptions& options) {
+  static std::map<std::tuple<DeviceKind, ElementType, ElementType, int>, Rates> known;
+  const NewtonSchulzStorage storage = StorageOf(options.newton_schulz);
+  const auto [entry, is_new] =
+      known.try_emplace({options.device, storage.x, storage.square, options.threads});
+  if (is_new) {
+    entry->second = MeasureRates(options);
+  }
+  return entry->second;
+}
+
+Measurement MeasureRounds(const CaseOptions& options, NewtonSchulzCase& measured) {
+  measured.Step();
+  measured.Step();
+  std::vector<Measurement> rounds;
+  for (int i = 0; i < kRounds; ++i) {
+    Measurement& round = rounds.emplace_back();
+    round.rates = MeasureRates(options);
+    round.step_s = MedianStep_s(measured);
+    round.roofline = RooflineFraction(options, round.step_s, round.rates.x, round.rates.square);
+  }
+  std::sort(rounds.begin(), rounds.end(),
+            [](const Measurement& a, const Measurement& b) { return a.roofline < b.roofline; });
+  return rounds[kRounds / 2];
 }
 
 }  // namespace dmuon::kernels::testing

@@ -14,7 +14,16 @@ struct Rates {
 // Measured once per device, type and thread count.
 Rates RatesOf(const CaseOptions& options);
 
-// Median of at least nine steps that take at least a second together, warm.
-double MedianStep_s(NewtonSchulzCase& measured);
+// One case in a run: everything from the same round, the one whose fraction of the roofline is the
+// median.
+struct Measurement {
+  double step_s = 0.0;  // median of the round's steps
+  Rates rates;
+  double roofline = 0.0;
+};
+
+// Three rounds, each of the rates and then of at least five steps that take a third of a second or
+// more, warm: what slows the machine for some seconds slows both sides of a fraction.
+Measurement MeasureRounds(const CaseOptions& options, NewtonSchulzCase& measured);
 
 }  // namespace dmuon::kernels::testing
