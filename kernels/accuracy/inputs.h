@@ -1,14 +1,13 @@
-// Input classes on which accuracy is measured: design of Newton-Schulz errors depends on the
-// spectrum.
+// Input classes on which accuracy is measured: the errors of Newton-Schulz depend on the spectrum.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "tests/kernels/reference.h"
+#include "kernels/accuracy/reference.h"
 
-namespace dmuon::kernels::testing {
+namespace dmuon::kernels::accuracy {
 
 enum class InputClass {
   kGaussian,
@@ -27,4 +26,4 @@ std::string NameOf(InputClass input);
 // Deterministic in all arguments. Values are exact in fp32.
 Matrix MakeInput(InputClass input, int64_t rows, int64_t cols, uint64_t seed);
 
-}  // namespace dmuon::kernels::testing
+}  // namespace dmuon::kernels::accuracy
