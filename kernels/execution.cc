@@ -8,7 +8,8 @@ std::span<const ExecutionField> ExecutionFields() {
   static constexpr ExecutionField kFields[] = {{"symmetric_tile", &MuonExecution::symmetric_tile},
                                                {"product_tile", &MuonExecution::product_tile},
                                                {"sharing", &MuonExecution::sharing},
-                                               {"part", &MuonExecution::part}};
+                                               {"part", &MuonExecution::part},
+                                               {"lanes", &MuonExecution::lanes}};
   return kFields;
 }
 

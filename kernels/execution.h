@@ -19,6 +19,7 @@ struct MuonExecution {
   int product_tile = 0;    // side of the tiles of other products
   int sharing = 0;         // of a batch: kWholeMatrices or kSharedMatrices
   int part = 0;            // matrices that are shared at a time
+  int lanes = 0;           // cuda: streams side by side, each with matrices of its own
 
   static constexpr int kWholeMatrices = 1;   // each thread takes whole matrices, the rest is shared
   static constexpr int kSharedMatrices = 2;  // threads share all matrices, tile by tile

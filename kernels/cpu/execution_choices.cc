@@ -84,6 +84,7 @@ void ValidateCpuExecution(const MuonExecution& execution) {
   Require(IsIn(kSymmetricTiles, execution.symmetric_tile), execution);
   Require(IsIn(kProductTiles, execution.product_tile), execution);
   Require(execution.sharing >= 0 && execution.sharing <= MuonExecution::kSharedMatrices, execution);
+  Require(execution.lanes == 0, execution);
   Require(execution.part >= 0 && execution.part <= kMostShared, execution);
 }
 
