@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/tiled_product.h"
 #include "kernels/cpu/workspace.h"
+#include "kernels/execution.h"
 #include "kernels/newton_schulz.h"
 
 namespace dmuon::kernels {
@@ -20,6 +21,9 @@ class BatchNewtonSchulz final : private NewtonSchulzOperations {
  public:
   using Runner = TileRunner;
   static Runner MakeRunner(ThreadPool& pool) { return TileRunner(pool, /*native_bf16=*/true); }
+  static void UseTiles(const MuonExecution& execution, Runner& runner) {
+    runner.UseTiles({execution.symmetric_tile, execution.product_tile});
+  }
 
   // Takes its memory from `workspace`: up to BytesPerMatrix for each matrix.
   BatchNewtonSchulz(TileRunner& runner, Workspace& workspace, Form form,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/cpu/batch_newton_schulz.h"
+#include "kernels/cpu/execution_choices.h"
 #include "kernels/cpu/muon_passes.h"
 #include "kernels/cpu/panel_newton_schulz.h"
 #include "kernels/cpu/workspace.h"
@@ -16,6 +17,8 @@ namespace {
 
 constexpr int64_t kPartBytes = 64LL << 20;  // workspace of matrices that threads share
 constexpr int64_t kLaneBytes = 16LL << 20;  // workspace up to which a thread takes a matrix alone
+
+int64_t DefaultPart(int64_t bytes) { return std::max<int64_t>(kPartBytes / bytes, 1); }
 
 // A part of a batch on its way through one step; Iteration is BatchNewtonSchulz or
 // PanelNewtonSchulz.
@@ -82,8 +85,8 @@ class LayoutStep {
     }
   }
 
-  void Run(const MuonOptions& options, const MuonValues& values, int64_t rows, int64_t cols,
-           std::span<const MuonMatrix> batch, std::span<bool> finite) {
+  void Run(const MuonExecution& execution, const MuonOptions& options, const MuonValues& values,
+           int64_t rows, int64_t cols, std::span<const MuonMatrix> batch, std::span<bool> finite) {
     const MuonFactors factors = MuonFactorsOf(options, values, rows, cols);
     const auto step = [&](typename Iteration::Runner& runner, Workspace& workspace) {
       return MuonPart<Iteration>(runner, workspace, options, factors, rows, cols);
@@ -91,16 +94,18 @@ class LayoutStep {
     const int64_t bytes = step(runner_, workspace_).BytesPerMatrix();
     const int64_t count = std::ssize(batch);
     const int64_t lanes = std::ssize(lanes_);
-    const int64_t in_lanes = bytes > kLaneBytes ? 0 : count - count % lanes;
+    const int64_t in_lanes = WholeMatrices(execution, bytes, count);
     // Equal shares, so that the first step touches all memory that later ones do.
     pool_.ParallelFor(in_lanes == 0 ? 0 : lanes, [&](int64_t index, int) {
       Lane& lane = *lanes_[index];
+      Iteration::UseTiles(execution, lane.runner);
       for (int64_t i = index; i < in_lanes; i += lanes) {
         lane.workspace.Reset(bytes);
         step(lane.runner, lane.workspace).Run(batch.subspan(i, 1), finite.subspan(i, 1));
       }
     });
-    const int64_t part = std::max<int64_t>(kPartBytes / bytes, 1);
+    Iteration::UseTiles(execution, runner_);
+    const int64_t part = execution.part != 0 ? execution.part : DefaultPart(bytes);
     for (int64_t begin = in_lanes; begin < count; begin += part) {
       const int64_t size = std::min(part, count - begin);
       workspace_.Reset(size * bytes);
@@ -109,6 +114,13 @@ class LayoutStep {
   }
 
  private:
+  // How many matrices of the batch threads take whole.
+  int64_t WholeMatrices(const MuonExecution& execution, int64_t bytes, int64_t count) const {
+    const bool whole = execution.sharing == 0 ? bytes <= kLaneBytes
+                                              : execution.sharing == MuonExecution::kWholeMatrices;
+    return whole ? count - count % std::ssize(lanes_) : 0;
+  }
+
   // What one thread needs to run a matrix alone.
   struct Lane {
     ThreadPool alone{1};
@@ -125,10 +137,16 @@ class LayoutStep {
 }  // namespace
 
 struct CpuMuonStep::Layouts {
-  explicit Layouts(ThreadPool& pool) : panels(pool) {}
+  explicit Layouts(ThreadPool& given) : pool(given), panels(given) {}
 
+  // Whether matrices stay in the storage type, in rows.
+  bool InRows(const NewtonSchulzOptions& options) const {
+    return rows.has_value() && options.precision == ElementType::kBFloat16;
+  }
+
+  ThreadPool& pool;
   LayoutStep<PanelNewtonSchulz> panels;
-  std::optional<LayoutStep<BatchNewtonSchulz>> rows;
+  std::optional<LayoutStep<BatchNewtonSchulz>> rows;  // with bf16 in hardware
 };
 
 CpuMuonStep::CpuMuonStep(ThreadPool& pool, bool native_bf16)
@@ -142,11 +160,37 @@ CpuMuonStep::~CpuMuonStep() = default;
 
 void CpuMuonStep::Run(const MuonOptions& options, const MuonValues& values, int64_t rows,
                       int64_t cols, std::span<const MuonMatrix> batch, std::span<bool> finite) {
-  if (layouts_->rows && options.newton_schulz.precision == ElementType::kBFloat16) {
-    layouts_->rows->Run(options, values, rows, cols, batch, finite);
+  const MuonExecution execution =
+      tuning_.Find(rows, cols, std::ssize(batch), options.newton_schulz);
+  if (layouts_->InRows(options.newton_schulz)) {
+    layouts_->rows->Run(execution, options, values, rows, cols, batch, finite);
   } else {
-    layouts_->panels.Run(options, values, rows, cols, batch, finite);
+    layouts_->panels.Run(execution, options, values, rows, cols, batch, finite);
   }
+}
+
+std::vector<MuonExecution> CpuMuonStep::Candidates(int64_t rows, int64_t cols, int64_t batch,
+                                                   const NewtonSchulzOptions& options) const {
+  const bool in_rows = layouts_->InRows(options);
+  CpuExecutionCase given;
+  given.batch = batch;
+  given.m = std::min(rows, cols);
+  given.n = std::max(rows, cols);
+  const auto bytes_per_matrix =
+      in_rows ? BatchNewtonSchulz::BytesPerMatrix : PanelNewtonSchulz::BytesPerMatrix;
+  given.bytes = bytes_per_matrix(options.form, StorageOf(options), given.m, given.n);
+  given.threads = layouts_->pool.threads();
+  given.whole_by_default = given.bytes <= kLaneBytes;
+  given.part_by_default = DefaultPart(given.bytes);
+  given.tiles = !in_rows;
+  return CpuCandidates(given);
+}
+
+void CpuMuonStep::UseTuning(const ExecutionTable& table) {
+  for (const auto& [key, choice] : table.entries()) {
+    ValidateCpuExecution(choice);
+  }
+  tuning_ = table;
 }
 
 }  // namespace dmuon::kernels

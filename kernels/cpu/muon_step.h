@@ -22,9 +22,15 @@ class CpuMuonStep {
   void Run(const MuonOptions& options, const MuonValues& values, int64_t rows, int64_t cols,
            std::span<const MuonMatrix> batch, std::span<bool> finite);
 
+  // As Device::Candidates and Device::UseTuning.
+  std::vector<MuonExecution> Candidates(int64_t rows, int64_t cols, int64_t batch,
+                                        const NewtonSchulzOptions& options) const;
+  void UseTuning(const ExecutionTable& table);
+
  private:
   struct Layouts;
   std::unique_ptr<Layouts> layouts_;
+  ExecutionTable tuning_;
 };
 
 }  // namespace dmuon::kernels

@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/panel_product.h"
 #include "kernels/cpu/workspace.h"
+#include "kernels/execution.h"
 #include "kernels/newton_schulz.h"
 
 namespace dmuon::kernels {
@@ -16,6 +17,9 @@ class PanelNewtonSchulz final : private NewtonSchulzOperations {
  public:
   using Runner = PanelRunner;
   static Runner MakeRunner(ThreadPool& pool) { return PanelRunner(pool); }
+  static void UseTiles(const MuonExecution& execution, Runner& runner) {
+    runner.UseTiles({execution.symmetric_tile / kBlockSide, execution.product_tile / kBlockSide});
+  }
 
   // Takes its memory from `workspace`: up to BytesPerMatrix for each matrix.
   PanelNewtonSchulz(PanelRunner& runner, Workspace& workspace, Form form,

@@ -87,13 +87,9 @@ class TileProduct {
   float* sums_;
 };
 
-// Few blocks need small tiles, for the threads' shares to be even.
 int64_t SideOf(const PanelProduct& product, const PanelTiles& tiles) {
-  constexpr int64_t kManyBlocks = 16;
-  if (!product.symmetric) {
-    return tiles.general != 0 ? tiles.general : 4;
-  }
-  return tiles.symmetric != 0 ? tiles.symmetric : product.out.block_rows < kManyBlocks ? 2 : 4;
+  const int64_t asked = product.symmetric ? tiles.symmetric : tiles.general;
+  return asked != 0 ? asked : DefaultPanelTile(product.symmetric, product.out.block_rows);
 }
 
 }  // namespace
@@ -129,8 +125,8 @@ PanelRunner::PanelRunner(ThreadPool& pool) : pool_(pool) {
   }
 }
 
-void PanelRunner::Run(const PanelProduct& product, int64_t count, const PanelTiles& tiles) {
-  const int64_t side = SideOf(product, tiles);
+void PanelRunner::Run(const PanelProduct& product, int64_t count) {
+  const int64_t side = SideOf(product, tiles_);
   const int64_t per_matrix = CountTiles(product, side);
   const BlockKernel kernel(product.left.panel_stride());
   pool_.ParallelFor(count * per_matrix, [&](int64_t index, int worker) {

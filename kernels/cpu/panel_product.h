@@ -33,7 +33,14 @@ struct PanelTiles {
   int64_t general = 0;
 };
 
-inline constexpr int64_t kLargestPanelTile = 8;  // blocks
+inline constexpr int64_t kLargestPanelTile = 8;
+
+// What is measured to be good, for a result of so many block rows. Few blocks need small tiles, for
+// the threads' shares to be even.
+constexpr int64_t DefaultPanelTile(bool symmetric, int64_t block_rows) {
+  constexpr int64_t kManyBlocks = 16;
+  return symmetric && block_rows < kManyBlocks ? 2 : 4;
+}
 
 // The tile that a product's index-th item computes, in blocks; the ragged ones are smaller. Tiles
 // run down the columns, for those of one column share the right operand's panels; of a symmetric
@@ -55,10 +62,13 @@ class PanelRunner {
   explicit PanelRunner(ThreadPool& pool);
 
   ThreadPool& pool() const { return pool_; }
-  void Run(const PanelProduct& product, int64_t count, const PanelTiles& tiles = {});
+  // Of the products that follow.
+  void UseTiles(const PanelTiles& tiles) { tiles_ = tiles; }
+  void Run(const PanelProduct& product, int64_t count);
 
  private:
   ThreadPool& pool_;
+  PanelTiles tiles_;
   std::vector<AlignedBytes> sums_;  // one tile for each thread
 };
 

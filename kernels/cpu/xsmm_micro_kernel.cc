@@ -85,4 +85,9 @@ bool RunMicroKernel(int64_t m, int64_t n, int64_t k, const float* left, int64_t 
   return true;
 }
 
+std::string MicroKernelLibrary() {
+  return "libxsmm " + std::to_string(LIBXSMM_VERSION_MAJOR) + "." +
+         std::to_string(LIBXSMM_VERSION_MINOR);
+}
+
 }  // namespace dmuon::kernels

@@ -46,6 +46,7 @@ class CudaDevice final : public Device {
   explicit CudaDevice(int ordinal) : ordinal_(Select(ordinal)), cublas_(stream_) {}
 
   std::string Describe() const override;
+  DeviceIdentity Identity() const override;
   ElementType AutoPrecision() const override { return ElementType::kFloat16; }
   bool Supports(ElementType, std::string*) const override { return true; }
 
@@ -59,6 +60,12 @@ class CudaDevice final : public Device {
   void MuonStep(const MuonOptions& options, const MuonValues& values, int64_t rows, int64_t cols,
                 std::span<const MuonMatrix> batch, std::span<bool> finite) override;
   bool AdamWStep(const AdamWValues& values, const AdamWRange& range) override;
+  // cuBLAS chooses its algorithms itself, and another one may change bits: nothing to choose here.
+  std::vector<MuonExecution> Candidates(int64_t, int64_t, int64_t,
+                                        const NewtonSchulzOptions&) const override {
+    return {{}};
+  }
+  void UseTuning(const ExecutionTable& table) override;
 
  private:
   static int Select(int ordinal) {
@@ -87,6 +94,26 @@ std::string CudaDevice::Describe() const {
   cudaDeviceProp properties;
   DMUON_CUDA_CHECK(cudaGetDeviceProperties(&properties, ordinal_));
   return "cuda:" + std::to_string(ordinal_) + " (" + properties.name + ")";
+}
+
+DeviceIdentity CudaDevice::Identity() const {
+  cudaDeviceProp properties;
+  DMUON_CUDA_CHECK(cudaGetDeviceProperties(&properties, ordinal_));
+  int runtime = 0;
+  DMUON_CUDA_CHECK(cudaRuntimeGetVersion(&runtime));
+  int cublas = 0;
+  DMUON_CUDA_CHECK(cublasGetVersion(cublas_.get(), &cublas));
+  return {"cuda", properties.name, 1,
+          "CUDA " + std::to_string(runtime) + ", cuBLAS " + std::to_string(cublas)};
+}
+
+void CudaDevice::UseTuning(const ExecutionTable& table) {
+  for (const auto& [key, choice] : table.entries()) {
+    if (choice != MuonExecution()) {
+      throw std::invalid_argument("the cuda device cannot execute a step with " + TextOf(choice) +
+                                  ": remove that record, or tune again with --again");
+    }
+  }
 }
 
 Buffer CudaDevice::Allocate(int64_t bytes) {
