@@ -23,7 +23,7 @@ struct PanelProduct {
   float addend_factor = 0.0F;
   ElementType rounding = ElementType::kFloat32;
   PanelMatrix out;
-  PanelMatrix transposed_out;  // the transpose of out as well, where its data is not null
+  PanelMatrix transposed_out;  // out's transpose as well, if data is not null; not if symmetric
 };
 
 // Blocks along the sides of a tile: what one item of work computes; 0: as measured to be good. At
