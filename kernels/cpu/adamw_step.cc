@@ -1,11 +1,9 @@
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 
 #include "kernels/cpu/elementwise.h"
-#include "kernels/cpu/streaming_store.h"
 #include "kernels/cpu/vector_clones.h"
-#include "kernels/half_types.h"
+#include "kernels/cpu/vector_stream.h"
 #include "kernels/step_factors.h"
 
 namespace dmuon::kernels {
@@ -13,49 +11,65 @@ namespace {
 
 constexpr int64_t kAdamWBlock = 16384;
 
-// The results of a run, before they are stored.
-struct AdamWRun {
-  alignas(64) float master[kRunElements];
-  alignas(64) float exp_avg[kRunElements];
-  alignas(64) float exp_avg_sq[kRunElements];
-};
+// One element or eight, at `i`. The factors are constants of the loop.
+template <bool kStreamed, typename T>
+DMUON_ALWAYS_INLINE void Update(const AdamWFactors& f, const AdamWRange& range, int64_t i,
+                                typename FlagsFor<T>::Type& not_finite) {
+  T gradient;
+  T master;
+  T exp_avg;
+  T exp_avg_sq;
+  T root;
+  Load(range.gradient + i, gradient);
+  Load(range.master + i, master);
+  Load(range.exp_avg + i, exp_avg);
+  Load(range.exp_avg_sq + i, exp_avg_sq);
+  const T g = f.gradient_factor * gradient;
+  const T v1 = f.beta1 * exp_avg + f.one_minus_beta1 * g;
+  const T v2 = f.beta2 * exp_avg_sq + f.one_minus_beta2 * g * g;
+  SquareRoot(v2, root);
+  const T p = f.decay * master - f.step * v1 / (root * f.root_correction + f.eps);
+  Store<kStreamed>(v1, range.new_exp_avg + i);
+  Store<kStreamed>(v2, range.new_exp_avg_sq + i);
+  Store<kStreamed>(p, range.new_master + i);
+  AddNotFinite(v1, not_finite);
+  AddNotFinite(v2, not_finite);
+  AddNotFinite(p, not_finite);
+}
 
-// Returns whether everything in the run is finite. The factors come by value: constants of the
-// loop.
-DMUON_VECTOR_CLONES bool ComputeRun(const AdamWFactors f, const AdamWRange& range, int64_t begin,
-                                    int64_t size, AdamWRun& run) {
-  const float* gradient = range.gradient + begin;
-  const float* master = range.master + begin;
-  const float* exp_avg = range.exp_avg + begin;
-  const float* exp_avg_sq = range.exp_avg_sq + begin;
-  uint32_t not_finite = 0;
-  for (int64_t i = 0; i < size; ++i) {
-    const float g = f.gradient_factor * gradient[i];
-    const float v1 = f.beta1 * exp_avg[i] + f.one_minus_beta1 * g;
-    const float v2 = f.beta2 * exp_avg_sq[i] + f.one_minus_beta2 * g * g;
-    const float root = std::sqrt(v2) * f.root_correction + f.eps;
-    const float p = f.decay * master[i] - f.step * v1 / root;
-    run.exp_avg[i] = v1;
-    run.exp_avg_sq[i] = v2;
-    run.master[i] = p;
-    not_finite |= NotFinite(v1) | NotFinite(v2) | NotFinite(p);
+template <bool kStreamed>
+DMUON_ALWAYS_INLINE bool UpdateRange(const AdamWFactors f, const AdamWRange range, int64_t begin,
+                                     int64_t end) {
+  Words vector_flags{};
+  uint32_t flags = 0;
+  int64_t i = begin;
+  for (; i + kVector <= end; i += kVector) {
+    Update<kStreamed, Floats>(f, range, i, vector_flags);
   }
-  return not_finite == 0;
+  for (; i < end; ++i) {
+    Update<false, float>(f, range, i, flags);
+  }
+  return !AnySet(vector_flags) && !AnySet(flags);
+}
+
+DMUON_VECTOR_CLONES bool UpdateCached(const AdamWFactors& f, const AdamWRange& range, int64_t begin,
+                                      int64_t end) {
+  return UpdateRange<false>(f, range, begin, end);
+}
+
+DMUON_VECTOR_CLONES bool UpdateStreamed(const AdamWFactors& f, const AdamWRange& range,
+                                        int64_t begin, int64_t end) {
+  return UpdateRange<true>(f, range, begin, end);
 }
 
 // Returns whether everything written is finite.
 bool RunBlock(const AdamWFactors& factors, const AdamWRange& range, int64_t begin, int64_t end) {
-  const bool streamed = range.count * static_cast<int64_t>(sizeof(float)) >= kStreamedBytes;
-  bool finite = true;
-  AdamWRun run;  // NOLINT(cppcoreguidelines-pro-type-member-init): what is read was written before
-  for (; begin < end; begin += kRunElements) {
-    const int64_t size = std::min(kRunElements, end - begin);
-    const int64_t bytes = size * static_cast<int64_t>(sizeof(float));
-    finite &= ComputeRun(factors, range, begin, size, run);
-    StoreRun(streamed, run.master, bytes, range.new_master + begin);
-    StoreRun(streamed, run.exp_avg, bytes, range.new_exp_avg + begin);
-    StoreRun(streamed, run.exp_avg_sq, bytes, range.new_exp_avg_sq + begin);
-  }
+  const bool streamed = range.count * static_cast<int64_t>(sizeof(float)) >= kStreamedBytes &&
+                        CanStream(range.new_master + begin) &&
+                        CanStream(range.new_exp_avg + begin) &&
+                        CanStream(range.new_exp_avg_sq + begin);
+  const bool finite = streamed ? UpdateStreamed(factors, range, begin, end)
+                               : UpdateCached(factors, range, begin, end);
   FinishStores();
   return finite;
 }

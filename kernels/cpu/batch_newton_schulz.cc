@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/cpu/block_operations.h"
 #include "kernels/cpu/typed_rows.h"
 
 namespace dmuon::kernels {
@@ -41,16 +42,19 @@ int64_t BatchNewtonSchulz::BytesPerMatrix(Form form, const NewtonSchulzStorage& 
 }
 
 void BatchNewtonSchulz::StoreX(int64_t matrix, int64_t row, int64_t col, int64_t rows, int64_t cols,
-                               const float* values, const float* transposed, int64_t ld) const {
+                               float* block) const {
   const auto store = [&](const BatchedMatrix& to, int64_t first, int64_t height, int64_t width,
                          const float* from) {
     for (int64_t i = 0; i < height; ++i) {
-      StoreRow(to.type, from + i * ld, width, to.data, matrix * to.stride + first + i * to.ld);
+      StoreRow(to.type, from + i * kBlockSide, width, to.data,
+               matrix * to.stride + first + i * to.ld);
     }
   };
-  store(x_, row * x_.ld + col, rows, cols, values);
-  if (wants_transpose()) {
-    store(transposed_x_, col * transposed_x_.ld + row, cols, rows, transposed);
+  store(x_, row * x_.ld + col, rows, cols, block);
+  if (transposed_x_.data != nullptr) {
+    alignas(64) float turned[kBlockElements];
+    TransposeBlock(block, turned);
+    store(transposed_x_, col * transposed_x_.ld + row, cols, rows, turned);
   }
 }
 

@@ -35,12 +35,11 @@ class BatchNewtonSchulz final : private NewtonSchulzOperations {
   // fp32 room for the batch, m * n elements a matrix, that is free until Run.
   float* spare() const { return static_cast<float*>(result_.data); }
 
-  // Puts a piece of the input, normalised, in its place at (row, col): `rows` x `cols` elements,
-  // and its transpose where that is wanted, both in rows of `ld`. Pieces may be stored by several
-  // threads.
-  bool wants_transpose() const { return transposed_x_.data != nullptr; }
+  // Puts a block of the input, normalised and row-major, in its place at (row, col), multiples of
+  // kBlockSide; rows x cols of it belong to the matrix, the rest is zero. Consumes the block.
+  // Blocks may be stored by several threads.
   void StoreX(int64_t matrix, int64_t row, int64_t col, int64_t rows, int64_t cols,
-              const float* values, const float* transposed, int64_t ld) const;
+              float* block) const;
 
   // Consumes x; `options.form` is the constructor's. The same bits for any count, position in the
   // batch and number of threads.

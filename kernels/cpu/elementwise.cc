@@ -5,15 +5,15 @@
 #include <cmath>
 
 #include "kernels/cpu/streaming_store.h"
-#include "kernels/cpu/typed_rows.h"
 #include "kernels/cpu/vector_clones.h"
+#include "kernels/cpu/vector_stream.h"
 
 namespace dmuon::kernels {
 namespace {
 
 constexpr int64_t kConvertBlock = 16384;
 
-constexpr int kLanes = 8;
+constexpr int kLanes = SquaredSumLanes::kLanes;
 using SquareLanes = std::array<double, kLanes>;
 
 // Element i goes to lane i modulo kLanes; `count` is a multiple of it.
@@ -51,15 +51,21 @@ DMUON_VECTOR_CLONES void SquaredSumsOfStreams(const float* data, double* sums) {
 
 }  // namespace
 
-DMUON_VECTOR_CLONES double SquaredSum(const float* data, int64_t count) {
-  SquareLanes lanes{};
+DMUON_VECTOR_CLONES void SquaredSumLanes::Add(const float* data, int64_t count) {
   const int64_t whole = count / kLanes * kLanes;
-  AddSquares(data, whole, lanes);
+  AddSquares(data, whole, lanes_);
   for (int64_t i = whole; i < count; ++i) {
     const double value = data[i];
-    lanes[i - whole] += value * value;
+    lanes_[i - whole] += value * value;
   }
-  return SumOf(lanes);
+}
+
+double SquaredSumLanes::Sum() const { return SumOf(lanes_); }
+
+double SquaredSum(const float* data, int64_t count) {
+  SquaredSumLanes lanes;
+  lanes.Add(data, count);
+  return lanes.Sum();
 }
 
 NormAndFinite MeasureNormAndFinite(ThreadPool& pool, const float* data, int64_t count,
@@ -88,21 +94,61 @@ NormAndFinite MeasureNormAndFinite(ThreadPool& pool, const float* data, int64_t 
   return result;
 }
 
+namespace {
+
+// Narrow: ToBFloat16 or ToFloat16.
+template <bool kStreamed, typename Narrow>
+DMUON_ALWAYS_INLINE void ConvertRange(const float* from, int64_t size, uint16_t* to,
+                                      Narrow narrow) {
+  int64_t i = 0;
+  for (; i + kVector <= size; i += kVector) {
+    Floats value;
+    Halves halves;
+    Load(from + i, value);
+    narrow(value, halves);
+    Store<kStreamed>(halves, to + i);
+  }
+  for (; i < size; ++i) {
+    narrow(from[i], to[i]);
+  }
+}
+
+template <bool kStreamed>
+DMUON_ALWAYS_INLINE void NarrowRange(ElementType type, const float* from, int64_t size,
+                                     uint16_t* to) {
+  if (type == ElementType::kBFloat16) {
+    ConvertRange<kStreamed>(from, size, to,
+                            [](const auto& value, auto& half) { ToBFloat16(value, half); });
+  } else {
+    ConvertRange<kStreamed>(from, size, to,
+                            [](const auto& value, auto& half) { ToFloat16(value, half); });
+  }
+}
+
+DMUON_VECTOR_CLONES void NarrowCached(ElementType type, const float* from, int64_t size,
+                                      uint16_t* to) {
+  NarrowRange<false>(type, from, size, to);
+}
+
+DMUON_VECTOR_CLONES void NarrowStreamed(ElementType type, const float* from, int64_t size,
+                                        uint16_t* to) {
+  NarrowRange<true>(type, from, size, to);
+}
+
+}  // namespace
+
 void ConvertTo(ThreadPool& pool, ElementType type, const float* data, int64_t count, void* host) {
-  const int64_t size_of = SizeOf(type);
-  const bool streamed = count * size_of >= kStreamedBytes;
+  const bool streamed = count * SizeOf(type) >= kStreamedBytes;
   const int64_t blocks = (count + kConvertBlock - 1) / kConvertBlock;
   pool.ParallelFor(blocks, [&](int64_t block, int) {
-    const int64_t end = std::min((block + 1) * kConvertBlock, count);
-    for (int64_t begin = block * kConvertBlock; begin < end; begin += kRunElements) {
-      const int64_t size = std::min(kRunElements, end - begin);
-      alignas(64) uint16_t run[kRunElements];
-      const void* converted = data + begin;
-      if (type != ElementType::kFloat32) {
-        StoreRow(type, data + begin, size, run, 0);
-        converted = run;
-      }
-      StoreRun(streamed, converted, size * size_of, static_cast<char*>(host) + begin * size_of);
+    const int64_t begin = block * kConvertBlock;
+    const int64_t size = std::min(kConvertBlock, count - begin);
+    char* to = static_cast<char*>(host) + begin * SizeOf(type);
+    if (type == ElementType::kFloat32) {
+      StoreRun(streamed, data + begin, size * SizeOf(type), to);
+    } else {
+      const auto narrow = streamed && CanStream(to) ? NarrowStreamed : NarrowCached;
+      narrow(type, data + begin, size, reinterpret_cast<uint16_t*>(to));
     }
     FinishStores();
   });

@@ -2,6 +2,7 @@
 // do not depend on the number of threads.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -19,6 +20,18 @@ constexpr int64_t NormBlocks(int64_t count) { return (count + kNormBlock - 1) / 
 // Sum of the squares of up to kNormBlock elements, in fp64, in a fixed order. fp32 squares cannot
 // overflow it, so it is finite exactly when all elements are.
 double SquaredSum(const float* data, int64_t count);
+
+// The same for a block that comes in pieces: all but the last of a multiple of kLanes elements.
+class SquaredSumLanes {
+ public:
+  static constexpr int kLanes = 8;
+
+  void Add(const float* data, int64_t count);
+  double Sum() const;
+
+ private:
+  std::array<double, kLanes> lanes_{};
+};
 
 void ReduceSources(ThreadPool& pool, ElementType type, std::span<const ReduceSource> sources,
                    int64_t count, float factor, float* destination);

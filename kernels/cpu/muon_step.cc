@@ -46,7 +46,7 @@ class MuonPart {
     auto* sums = workspace_.Take<double>(count * passes_.blocks());
     auto* bad_momentum = workspace_.Take<uint8_t>(count * items());
     uint8_t* bad_norm = bad_momentum + count * passes_.blocks();
-    uint8_t* bad_master = bad_norm + count * passes_.tiles();
+    uint8_t* bad_master = bad_norm + count * passes_.strips();
     Iteration iteration(runner_, workspace_, options_.form, storage_, passes_.m(), passes_.n(),
                         count);
     float* u = iteration.spare();
@@ -60,13 +60,13 @@ class MuonPart {
                          [](uint8_t f) { return f != 0; });
     };
     for (int64_t i = 0; i < count; ++i) {
-      finite[i] = !any(bad_momentum, passes_.blocks(), i) && !any(bad_norm, passes_.tiles(), i) &&
+      finite[i] = !any(bad_momentum, passes_.blocks(), i) && !any(bad_norm, passes_.strips(), i) &&
                   !any(bad_master, passes_.strips(), i);
     }
   }
 
  private:
-  int64_t items() const { return passes_.blocks() + passes_.tiles() + passes_.strips(); }
+  int64_t items() const { return passes_.blocks() + 2 * passes_.strips(); }
 
   Runner& runner_;
   Workspace& workspace_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/cpu/block_operations.h"
 #include "kernels/cpu/streaming_store.h"
 #include "kernels/cpu/typed_rows.h"
 
@@ -13,31 +14,11 @@ int64_t BytesOf(const PanelMatrix& matrix) {
   return Workspace::RoundUp(matrix.stride() * static_cast<int64_t>(sizeof(float)));
 }
 
-// Copies rows x cols elements from rows of `ld` into a block; the rest of it becomes zero.
-void StoreBlock(ElementType rounding, const float* from, int64_t ld, int64_t rows, int64_t cols,
-                bool streamed, float* block) {
-  alignas(64) float values[kBlockElements];
-  for (int64_t i = 0; i < kBlockSide; ++i) {
-    float* to = values + i * kBlockSide;
-    const int64_t count = i < rows ? cols : 0;
-    std::copy_n(from + i * ld, count, to);
-    std::fill(to + count, to + kBlockSide, 0.0F);
-  }
-  RoundRow(rounding, kBlockElements, values);
-  StoreRun(streamed, values, sizeof(values), block);
-}
-
-// Copies a piece in rows of `ld` into the blocks from (row, col) on.
-void StorePiece(const PanelMatrix& to, ElementType rounding, int64_t matrix, int64_t row,
-                int64_t col, int64_t rows, int64_t cols, const float* from, int64_t ld) {
+void StoreBlock(const PanelMatrix& to, int64_t matrix, int64_t row, int64_t col,
+                const float* block) {
+  constexpr int64_t kBytes = kBlockElements * static_cast<int64_t>(sizeof(float));
   const bool streamed = to.stride() * static_cast<int64_t>(sizeof(float)) >= kStreamedBytes;
-  for (int64_t j = 0; j < cols; j += kBlockSide) {
-    for (int64_t i = 0; i < rows; i += kBlockSide) {
-      StoreBlock(rounding, from + i * ld + j, ld, std::min(kBlockSide, rows - i),
-                 std::min(kBlockSide, cols - j), streamed,
-                 to.Block(matrix, (row + i) / kBlockSide, (col + j) / kBlockSide));
-    }
-  }
+  StoreRun(streamed, block, kBytes, to.Block(matrix, row / kBlockSide, col / kBlockSide));
 }
 
 }  // namespace
@@ -65,10 +46,13 @@ int64_t PanelNewtonSchulz::BytesPerMatrix(Form form, const NewtonSchulzStorage&,
          SquaresOf(form) * BytesOf(PanelShape(m, m));
 }
 
-void PanelNewtonSchulz::StoreX(int64_t matrix, int64_t row, int64_t col, int64_t rows, int64_t cols,
-                               const float* values, const float* transposed, int64_t ld) const {
-  StorePiece(x_, storage_.x, matrix, row, col, rows, cols, values, ld);
-  StorePiece(transposed_x_, storage_.x, matrix, col, row, cols, rows, transposed, ld);
+void PanelNewtonSchulz::StoreX(int64_t matrix, int64_t row, int64_t col, int64_t, int64_t,
+                               float* block) const {
+  alignas(64) float turned[kBlockElements];
+  RoundRow(storage_.x, kBlockElements, block);
+  TransposeBlock(block, turned);
+  StoreBlock(x_, matrix, row, col, block);
+  StoreBlock(transposed_x_, matrix, col, row, turned);
 }
 
 void PanelNewtonSchulz::Run(const NewtonSchulzOptions& options) { RunNewtonSchulz(options, *this); }

@@ -31,12 +31,11 @@ class PanelNewtonSchulz final : private NewtonSchulzOperations {
   // fp32 room for the batch, m * n elements a matrix, that is free until Run.
   float* spare() const { return next_x_.data; }
 
-  // Puts a piece of the input, normalised, in its place at (row, col), multiples of kBlockSide:
-  // `rows` x `cols` elements (whole blocks, but at the matrix's ends), and its transpose, both in
-  // rows of `ld`. Pieces may be stored by several threads.
-  bool wants_transpose() const { return true; }
+  // Puts a block of the input, normalised and row-major, in its place at (row, col), multiples of
+  // kBlockSide; rows x cols of it belong to the matrix, the rest is zero. Consumes the block.
+  // Blocks may be stored by several threads.
   void StoreX(int64_t matrix, int64_t row, int64_t col, int64_t rows, int64_t cols,
-              const float* values, const float* transposed, int64_t ld) const;
+              float* block) const;
 
   // Consumes x; `options.form` is the constructor's. The same bits for any count, position in the
   // batch and number of threads.

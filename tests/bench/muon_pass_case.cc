@@ -43,8 +43,7 @@ struct MuonPassCase::State {
   PanelRunner runner{pool};
   std::unique_ptr<PanelNewtonSchulz> iteration;
   std::vector<double> sums = std::vector<double>(passes.blocks());
-  std::vector<uint8_t> bad =
-      std::vector<uint8_t>(std::max({passes.blocks(), passes.tiles(), passes.strips()}));
+  std::vector<uint8_t> bad = std::vector<uint8_t>(std::max(passes.blocks(), passes.strips()));
 
   State(Device& device, MuonPass given, int64_t array_bytes, int threads)
       : pass(given), cols(ColsOf(array_bytes)), pool(threads) {

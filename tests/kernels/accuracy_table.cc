@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "kernels/cpu/panel_newton_schulz.h"
-#include "kernels/cpu/transpose.h"
 #include "tests/kernels/inputs.h"
 #include "tests/kernels/reference.h"
 
@@ -56,11 +55,18 @@ Matrix RunVariant(const Variant& variant, const Coefficients& coefficients, cons
       PanelNewtonSchulz::BytesPerMatrix(variant.form, variant.storage, input.rows, input.cols));
   PanelNewtonSchulz iteration(runner, workspace, variant.form, variant.storage, input.rows,
                               input.cols, 1);
-  const std::vector<float> x = ToFloats(input);
-  const int64_t ld = input.cols;  // the larger size
-  std::vector<float> transposed(ld * ld);
-  Transpose(x.data(), ld, input.rows, input.cols, transposed.data(), ld);
-  iteration.StoreX(0, 0, 0, input.rows, input.cols, x.data(), transposed.data(), ld);
+  for (int64_t row = 0; row < input.rows; row += kBlockSide) {
+    for (int64_t col = 0; col < input.cols; col += kBlockSide) {
+      const int64_t rows = std::min(kBlockSide, input.rows - row);
+      const int64_t cols = std::min(kBlockSide, input.cols - col);
+      float block[kBlockElements] = {};
+      for (int64_t i = 0; i < rows * cols; ++i) {
+        block[i / cols * kBlockSide + i % cols] =
+            static_cast<float>(input.at(row + i / cols, col + i % cols));
+      }
+      iteration.StoreX(0, row, col, rows, cols, block);
+    }
+  }
   iteration.Run(options);
   std::vector<float> result;
   for (int64_t row = 0; row < input.rows; ++row) {
