@@ -32,6 +32,8 @@ struct NewtonSchulzOptions {
   // Storage of the operands. kFloat32: everything fp32. kBFloat16 with kDirect: all operands bf16;
   // with kGram: X in bf16 and R, Z, Q in fp32 (the mixed form). Accumulation is always fp32.
   ElementType precision = ElementType::kFloat32;
+
+  bool operator==(const NewtonSchulzOptions&) const = default;
 };
 
 // The shipped rule for `form: auto` and for `restart` when it is not stated: a pure function of

@@ -43,7 +43,7 @@ DeviceKind DeviceOf(const std::string& name) {
 }
 
 std::unique_ptr<Device> MakeDevice(const CaseOptions& options) {
-  return options.device == DeviceKind::kCpu ? MakeCpuDevice({options.threads}) : MakeCudaDevice(0);
+  return options.device == DeviceKind::kCpu ? MakeCpuDevice({options.threads}) : MakeCudaDevice({});
 }
 
 ElementType PrecisionOf(const std::string& name, const Device& device) {
