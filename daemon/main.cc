@@ -21,6 +21,7 @@
 #include "daemon/signals.h"
 #include "daemon/transport/job_files.h"
 #include "daemon/transport/mpi_world.h"
+#include "daemon/tuning.h"
 #include "daemon/version.h"
 #include "kernels/device.h"
 
@@ -57,7 +58,7 @@ std::unique_ptr<kernels::Device> MakeDevice(const Config& config, const MpiWorld
   std::string reason = "asked for";
   if (config.device != "cpu") {
     try {
-      auto device = kernels::MakeCudaDevice({.ordinal = place});
+      auto device = kernels::MakeCudaDevice({.ordinal = place, .deterministic = !config.batched});
       spdlog::info("device {}", device->Describe());
       return device;
     } catch (const std::runtime_error& error) {
@@ -71,6 +72,12 @@ std::unique_ptr<kernels::Device> MakeDevice(const Config& config, const MpiWorld
   spdlog::info("device {}, precision auto is {} ({})", device->Describe(),
                kernels::NameOf(device->AutoPrecision()), reason);
   return device;
+}
+
+void UseTuning(const Config& config, kernels::Device& device) {
+  if (config.tuning.empty()) return;
+  const TuningUse use = UseTuningCache(config.tuning, device);
+  spdlog::log(use.tuned ? spdlog::level::info : spdlog::level::warn, "{}", use.line);
 }
 
 // Ends the process if the other ranks never come to MPI_Finalize.
@@ -100,6 +107,7 @@ int Serve(const Config& config) {
   };
   try {
     std::unique_ptr<kernels::Device> device = MakeDevice(config, world);
+    UseTuning(config, *device);
     NeighbourWatch neighbours(world);
     Engine engine(config, world, *device);
     SignalThread signals(

@@ -9,7 +9,9 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "kernels/execution.h"
 #include "kernels/options.h"
 
 namespace dmuon::kernels {
@@ -97,12 +99,23 @@ struct AdamWRange {
   float* new_exp_avg_sq = nullptr;
 };
 
+// What measured times and choices are valid for.
+struct DeviceIdentity {
+  std::string kind;       // "cpu" or "cuda"
+  std::string name;       // model of the processor, with its vector extension, or of the GPU
+  int threads = 1;        // that compute (cuda: 1)
+  std::string libraries;  // "oneDNN 2.6.3, libxsmm 1.17": name and version of each
+
+  bool operator==(const DeviceIdentity&) const = default;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
 
   // For people: "cpu (2 threads, avx2)" or "cuda:0 (NVIDIA H200)".
   virtual std::string Describe() const = 0;
+  virtual DeviceIdentity Identity() const = 0;
   // What `precision: auto` means here.
   virtual ElementType AutoPrecision() const = 0;
   // Whether `type` can be asked for; if not, *why says what is missing.
@@ -130,6 +143,15 @@ class Device {
                         std::span<bool> finite) = 0;
   // One AdamW step. Returns whether everything that was written is finite.
   virtual bool AdamWStep(const AdamWValues& values, const AdamWRange& range) = 0;
+
+  // The ways in which this device can execute a Muon step of `batch` matrices, the default first.
+  // All give the same bits if ChoicesKeepBits.
+  virtual std::vector<MuonExecution> Candidates(int64_t rows, int64_t cols, int64_t batch,
+                                                const NewtonSchulzOptions& options) const = 0;
+  virtual bool ChoicesKeepBits() const { return true; }
+  // MuonStep executes as `table` says from now on; with an empty one as the device sees fit. Throws
+  // std::invalid_argument naming a choice that this device does not have; nothing changes then.
+  virtual void UseTuning(const ExecutionTable& table) = 0;
 
  private:
   friend class Buffer;

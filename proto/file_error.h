@@ -1,4 +1,4 @@
-// How failed system calls on files are reported. Internal to proto/.
+// How failed system calls on files are reported. Internal to proto/ and scheduler/.
 #pragma once
 
 #include <cerrno>

@@ -6,6 +6,7 @@
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/micro_kernel.h"
 #include "kernels/cpu/muon_step.h"
 #include "kernels/cpu/workspace.h"
 #include "kernels/device.h"
@@ -34,6 +35,12 @@ class CpuDevice final : public Device {
     const int threads = pool_.threads();
     return "cpu (" + std::to_string(threads) + (threads == 1 ? " thread, " : " threads, ") +
            VectorExtension() + ", bf16 " + (native_bf16_ ? "native" : "emulated") + ")";
+  }
+
+  DeviceIdentity Identity() const override {
+    const std::string micro_kernels = MicroKernelLibrary();
+    return {"cpu", ProcessorName() + ", " + VectorExtension(), pool_.threads(),
+            OneDnnVersion() + (micro_kernels.empty() ? "" : ", " + micro_kernels)};
   }
 
   ElementType AutoPrecision() const override {
@@ -90,6 +97,13 @@ class CpuDevice final : public Device {
   bool AdamWStep(const AdamWValues& values, const AdamWRange& range) override {
     return RunAdamWStep(pool_, values, range);
   }
+
+  std::vector<MuonExecution> Candidates(int64_t rows, int64_t cols, int64_t batch,
+                                        const NewtonSchulzOptions& options) const override {
+    return muon_step_.Candidates(rows, cols, batch, options);
+  }
+
+  void UseTuning(const ExecutionTable& table) override { muon_step_.UseTuning(table); }
 
  private:
   static void Copy(void* to, const void* from, int64_t bytes) {

@@ -1,11 +1,13 @@
 #include "kernels/cpu/cpu_features.h"
 
 #include <algorithm>
+#include <fstream>
 #include <thread>
 
 #ifdef __linux__
 #include <sched.h>
 #endif
+#include <sys/utsname.h>
 
 namespace dmuon::kernels {
 
@@ -31,6 +33,18 @@ std::string VectorExtension() {
   }
 #endif
   return "generic";
+}
+
+std::string ProcessorName() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    const std::size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) {
+      return line.substr(colon + 2);
+    }
+  }
+  utsname machine;
+  return uname(&machine) == 0 ? std::string(machine.machine) + " processor" : "processor";
 }
 
 int AvailableCores() {

@@ -11,6 +11,9 @@ bool HasNativeBFloat16();
 // The widest vector extension, for people: "avx512", "avx2" or "generic".
 std::string VectorExtension();
 
+// The model as the system names it, "AMD EPYC 7B13"; the machine's architecture where it does not.
+std::string ProcessorName();
+
 // Cores that this process may run on, at least 1.
 int AvailableCores();
 

@@ -60,6 +60,12 @@ bool NativeBFloat16Works() {
   return product == 15.0F;
 }
 
+std::string OneDnnVersion() {
+  const dnnl_version_t* version = dnnl_version();
+  return "oneDNN " + std::to_string(version->major) + "." + std::to_string(version->minor) + "." +
+         std::to_string(version->patch);
+}
+
 Gemm::Gemm(bool native_bf16)
     : native_bf16_(native_bf16),
       left_piece_(AllocateAligned(kMaxSide * kDepthPiece * sizeof(float))),

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "kernels/cpu/workspace.h"
 #include "kernels/options.h"
@@ -38,6 +39,9 @@ class MatmulPrimitives {
 
 // Whether products of bf16 operands run in hardware: the processor has them and oneDNN uses them.
 bool NativeBFloat16Works();
+
+// "oneDNN 2.6.3"
+std::string OneDnnVersion();
 
 // One thread's products. fp32 accumulation throughout. fp32 operands that are not transposed go to
 // RunMicroKernel where there is one, else to oneDNN; bf16 operands go to the hardware where it is

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace dmuon::kernels {
 
@@ -10,5 +11,10 @@ namespace dmuon::kernels {
 // by the library. Returns false, c being undefined then, where there is no such kernel.
 bool RunMicroKernel(int64_t m, int64_t n, int64_t k, const float* left, int64_t left_ld,
                     const float* right, int64_t right_ld, float* c, int64_t c_ld);
+
+// Whether there are such kernels at all.
+bool HasMicroKernels();
+// "libxsmm 1.17"; empty if the build has none.
+std::string MicroKernelLibrary();
 
 }  // namespace dmuon::kernels

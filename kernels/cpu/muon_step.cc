@@ -5,6 +5,8 @@
 
 #include "kernels/cpu/batch_newton_schulz.h"
 #include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/execution_choices.h"
+#include "kernels/cpu/micro_kernel.h"
 #include "kernels/cpu/transpose.h"
 #include "kernels/cpu/typed_rows.h"
 #include "kernels/half_types.h"
@@ -265,10 +267,17 @@ void MuonPart::Run(std::span<const MuonMatrix> part, std::span<bool> finite) {
 }  // namespace
 
 CpuMuonStep::CpuMuonStep(ThreadPool& pool, bool native_bf16)
-    : pool_(pool), runner_(pool, native_bf16) {
+    : pool_(pool), micro_kernels_(HasMicroKernels()), runner_(pool, native_bf16) {
   for (int i = 0; i < pool.threads(); ++i) {
     lanes_.push_back(std::make_unique<Lane>(native_bf16));
   }
+}
+
+int64_t CpuMuonStep::WholeMatrices(const MuonExecution& execution, int64_t bytes,
+                                   int64_t count) const {
+  const bool whole = execution.sharing == 0 ? bytes <= kLaneBytes
+                                            : execution.sharing == MuonExecution::kWholeMatrices;
+  return whole ? count - count % std::ssize(lanes_) : 0;
 }
 
 void CpuMuonStep::Run(const MuonOptions& options, const MuonValues& values, int64_t rows,
@@ -280,21 +289,47 @@ void CpuMuonStep::Run(const MuonOptions& options, const MuonValues& values, int6
   const int64_t bytes = step(runner_, workspace_).BytesPerMatrix();
   const int64_t count = std::ssize(batch);
   const int64_t lanes = std::ssize(lanes_);
-  const int64_t in_lanes = bytes > kLaneBytes ? 0 : count - count % lanes;
+  const MuonExecution execution = tuning_.Find(rows, cols, count, options.newton_schulz);
+  const TileSides sides{execution.symmetric_tile, execution.product_tile};
+  const int64_t in_lanes = WholeMatrices(execution, bytes, count);
   // Equal shares, so that the first step touches all memory that later ones do.
   pool_.ParallelFor(in_lanes == 0 ? 0 : lanes, [&](int64_t index, int) {
     Lane& lane = *lanes_[index];
+    lane.runner.UseTiles(sides);
     for (int64_t i = index; i < in_lanes; i += lanes) {
       lane.workspace.Reset(bytes);
       step(lane.runner, lane.workspace).Run(batch.subspan(i, 1), finite.subspan(i, 1));
     }
   });
-  const int64_t part = std::max<int64_t>(kPartBytes / bytes, 1);
+  runner_.UseTiles(sides);
+  const int64_t part =
+      execution.part != 0 ? execution.part : std::max<int64_t>(kPartBytes / bytes, 1);
   for (int64_t begin = in_lanes; begin < count; begin += part) {
     const int64_t size = std::min(part, count - begin);
     workspace_.Reset(size * bytes);
     step(runner_, workspace_).Run(batch.subspan(begin, size), finite.subspan(begin, size));
   }
+}
+
+std::vector<MuonExecution> CpuMuonStep::Candidates(int64_t rows, int64_t cols, int64_t batch,
+                                                   const NewtonSchulzOptions& options) const {
+  const int64_t m = std::min(rows, cols);
+  const int64_t n = std::max(rows, cols);
+  CpuExecutionCase given;
+  given.batch = batch;
+  given.m = m;
+  given.n = n;
+  given.bytes = BatchNewtonSchulz::BytesPerMatrix(options.form, StorageOf(options), m, n);
+  given.threads = pool_.threads();
+  given.tiles = micro_kernels_ && options.precision == ElementType::kFloat32;
+  return CpuCandidates(given);
+}
+
+void CpuMuonStep::UseTuning(const ExecutionTable& table) {
+  for (const auto& [key, choice] : table.entries()) {
+    ValidateCpuExecution(choice);
+  }
+  tuning_ = table;
 }
 
 }  // namespace dmuon::kernels

@@ -23,6 +23,11 @@ class CpuMuonStep {
   void Run(const MuonOptions& options, const MuonValues& values, int64_t rows, int64_t cols,
            std::span<const MuonMatrix> batch, std::span<bool> finite);
 
+  // As Device::Candidates and Device::UseTuning.
+  std::vector<MuonExecution> Candidates(int64_t rows, int64_t cols, int64_t batch,
+                                        const NewtonSchulzOptions& options) const;
+  void UseTuning(const ExecutionTable& table);
+
  private:
   // What one thread needs to run a matrix alone.
   struct Lane {
@@ -32,7 +37,12 @@ class CpuMuonStep {
     Workspace workspace;
   };
 
+  // How many matrices of the batch threads take whole.
+  int64_t WholeMatrices(const MuonExecution& execution, int64_t bytes, int64_t count) const;
+
   ThreadPool& pool_;
+  bool micro_kernels_;
+  ExecutionTable tuning_;
   TileRunner runner_;
   Workspace workspace_;
   std::vector<std::unique_ptr<Lane>> lanes_;  // one per thread of the pool

@@ -7,4 +7,8 @@ bool RunMicroKernel(int64_t, int64_t, int64_t, const float*, int64_t, const floa
   return false;
 }
 
+bool HasMicroKernels() { return false; }
+
+std::string MicroKernelLibrary() { return ""; }
+
 }  // namespace dmuon::kernels

@@ -176,7 +176,8 @@ TileRunner::TileRunner(ThreadPool& pool, bool native_bf16) : pool_(pool) {
 }
 
 void TileRunner::Run(const TiledProduct& product, int64_t count) {
-  const int64_t side = TileSide(product.left.type, product.symmetric);
+  const int64_t asked = product.symmetric ? sides_.symmetric : sides_.product;
+  const int64_t side = asked != 0 ? asked : TileSide(product.left.type, product.symmetric);
   pool_.ParallelFor(count * TilesPerMatrix(product, side), [&](int64_t index, int worker) {
     auto* sums = reinterpret_cast<float*>(workers_[worker].tiles.get());
     RunTile(product, TileAt(product, side, index), workers_[worker].gemm, sums,

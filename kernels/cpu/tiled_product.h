@@ -49,6 +49,12 @@ constexpr int64_t TileSide(ElementType operands, bool symmetric) {
   return symmetric ? 128 : kLargestTile;
 }
 
+// Sides of tiles that were asked for, up to kLargestTile; 0: TileSide's.
+struct TileSides {
+  int64_t symmetric = 0;
+  int64_t product = 0;
+};
+
 struct TileIndex {
   int64_t row = 0;
   int64_t col = 0;
@@ -74,6 +80,8 @@ class TileRunner {
   TileRunner(ThreadPool& pool, bool native_bf16);
 
   ThreadPool& pool() const { return pool_; }
+  // For the products that follow.
+  void UseTiles(const TileSides& sides) { sides_ = sides; }
   void Run(const TiledProduct& product, int64_t count);
 
  private:
@@ -83,6 +91,7 @@ class TileRunner {
   };
 
   ThreadPool& pool_;
+  TileSides sides_;
   std::vector<Worker> workers_;
 };
 

@@ -85,4 +85,15 @@ bool RunMicroKernel(int64_t m, int64_t n, int64_t k, const float* left, int64_t 
   return true;
 }
 
+bool HasMicroKernels() {
+  constexpr float kTwo = 2.0F;
+  float product = 0.0F;
+  return RunMicroKernel(1, 1, 1, &kTwo, 1, &kTwo, 1, &product, 1) && product == 4.0F;
+}
+
+std::string MicroKernelLibrary() {
+  return "libxsmm " + std::to_string(LIBXSMM_VERSION_MAJOR) + "." +
+         std::to_string(LIBXSMM_VERSION_MINOR);
+}
+
 }  // namespace dmuon::kernels

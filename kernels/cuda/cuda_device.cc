@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/cuda/check.h"
+#include "kernels/cuda/execution_choices.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/memory.h"
 #include "kernels/cuda/muon_steps.h"
@@ -45,11 +46,10 @@ struct DeviceSlots {
 class CudaDevice final : public Device {
  public:
   explicit CudaDevice(const CudaDeviceOptions& options)
-      : ordinal_(Select(options.ordinal)),
-        deterministic_(options.deterministic),
-        steps_(options, stream_) {}
+      : ordinal_(Select(options.ordinal)), options_(options), steps_(options, stream_) {}
 
   std::string Describe() const override;
+  DeviceIdentity Identity() const override;
   ElementType AutoPrecision() const override { return ElementType::kFloat16; }
   bool Supports(ElementType, std::string*) const override { return true; }
 
@@ -63,6 +63,12 @@ class CudaDevice final : public Device {
   void MuonStep(const MuonOptions& options, const MuonValues& values, int64_t rows, int64_t cols,
                 std::span<const MuonMatrix> batch, std::span<bool> finite) override;
   bool AdamWStep(const AdamWValues& values, const AdamWRange& range) override;
+  std::vector<MuonExecution> Candidates(int64_t rows, int64_t cols, int64_t batch,
+                                        const NewtonSchulzOptions&) const override {
+    return CudaCandidates(options_.deterministic, {rows, cols}, batch);
+  }
+  bool ChoicesKeepBits() const override { return options_.deterministic; }
+  void UseTuning(const ExecutionTable& table) override;
 
  private:
   static int Select(int ordinal) {
@@ -74,22 +80,47 @@ class CudaDevice final : public Device {
   void Free(void* data, int64_t bytes) override;
 
   int ordinal_;
-  bool deterministic_;
+  CudaDeviceOptions options_;
   Stream stream_;
   Transfers transfers_{stream_};
   DeviceWorkspace workspace_;  // of everything but Muon steps
   MuonSteps steps_;
+  ExecutionTable tuning_;
 };
 
 std::string CudaDevice::Describe() const {
   cudaDeviceProp properties;
   DMUON_CUDA_CHECK(cudaGetDeviceProperties(&properties, ordinal_));
   std::string text = "cuda:" + std::to_string(ordinal_) + " (" + properties.name;
-  text += deterministic_ ? ", deterministic" : ", bits depend on the batch";
+  text += options_.deterministic ? ", deterministic" : ", bits depend on the batch";
   if (!steps_.graph_problem().empty()) {
     text += ", no graphs: " + steps_.graph_problem();
   }
   return text + ")";
+}
+
+DeviceIdentity CudaDevice::Identity() const {
+  cudaDeviceProp properties;
+  DMUON_CUDA_CHECK(cudaGetDeviceProperties(&properties, ordinal_));
+  int runtime = 0;
+  DMUON_CUDA_CHECK(cudaRuntimeGetVersion(&runtime));
+  std::string libraries = "CUDA " + std::to_string(runtime) + ", cuBLAS";
+  char separator = ' ';
+  for (const libraryPropertyType part : {MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL}) {
+    int number = 0;
+    DMUON_CUDA_CHECK(cublasGetProperty(part, &number));
+    libraries += separator + std::to_string(number);
+    separator = '.';
+  }
+  // Choices that change bits are not for a device that keeps them.
+  return {"cuda", properties.name, 1, libraries + (options_.deterministic ? "" : ", batched")};
+}
+
+void CudaDevice::UseTuning(const ExecutionTable& table) {
+  for (const auto& [key, choice] : table.entries()) {
+    ValidateCudaExecution(options_.deterministic, choice);
+  }
+  tuning_ = table;
 }
 
 Buffer CudaDevice::Allocate(int64_t bytes) {
@@ -182,7 +213,9 @@ void CudaDevice::MuonStep(const MuonOptions& options, const MuonValues& values, 
                           int64_t cols, std::span<const MuonMatrix> batch, std::span<bool> finite) {
   Use();
   ValidateMuonStep(options, rows, cols, batch.size(), finite.size());
-  steps_.Run(options, values, {rows, cols}, batch, finite);
+  const Shape shape{rows, cols};
+  const MuonExecution choice = tuning_.Find(rows, cols, std::ssize(batch), options.newton_schulz);
+  steps_.Run(options, values, shape, ExecutionOf(options_, shape, choice), batch, finite);
 }
 
 bool CudaDevice::AdamWStep(const AdamWValues& values, const AdamWRange& range) {

@@ -12,8 +12,8 @@ struct Execution {
   // Symmetric products: 0 computes them whole; else the tiles of that side on and below the
   // diagonal, mirrored. A multiple of kTileUnit. Changes bits.
   int64_t tile_side = 0;
-  // Matrices of one call of cuBLAS: 1, or as many as there is workspace for, which changes bits.
-  bool batched = false;
+  // Matrices of one call of cuBLAS, at most; 0: as many as there is workspace for. Changes bits.
+  int64_t per_call = 1;
   // Streams that work side by side, each on matrices of its own.
   int lanes = 1;
 
@@ -22,9 +22,6 @@ struct Execution {
 
 inline constexpr int kMaxLanes = 8;
 inline constexpr int64_t kTileUnit = 16;
-
-// Sides that a measurement may choose from.
-inline constexpr int64_t kTileSides[] = {128, 256, 512, 1024};
 
 // The shipped rule: a pure function of shape and storage, so that bits never depend on a
 // measurement. Reasoned, not measured: a triangle pays where it has enough tiles for a whole device
@@ -61,8 +58,9 @@ constexpr Split SplitOf(const Execution& execution, int64_t count, int64_t bytes
   const int64_t fit = at_least_one(bytes_limit / bytes_each);
   const int64_t lanes = at_least_one(smaller(execution.lanes, smaller(fit, count)));
   Split split;
-  if (execution.batched) {
-    split.unit = at_least_one(smaller(CeilDivide(count, lanes), fit / lanes));
+  split.unit = at_least_one(smaller(CeilDivide(count, lanes), fit / lanes));
+  if (execution.per_call > 0) {
+    split.unit = smaller(split.unit, execution.per_call);
   }
   split.lanes = static_cast<int>(at_least_one(smaller(lanes, split.Units(count))));
   return split;

@@ -34,12 +34,13 @@ bool MuonSteps::Key::operator==(const Part& part) const {
 }
 
 void MuonSteps::Run(const MuonOptions& options, const MuonValues& values, const Shape& shape,
-                    std::span<const MuonMatrix> batch, std::span<bool> finite) {
+                    const Execution& execution, std::span<const MuonMatrix> batch,
+                    std::span<bool> finite) {
   const MuonFactors factors = MuonFactorsOf(options, values, shape.rows, shape.cols);
   const int64_t count = std::ssize(batch);
   for (int64_t i = 0; i < CeilDivide(count, kMaxRun); ++i) {
     const Range range = PieceRange(i, kMaxRun, count);
-    RunPart({options, shape, range.size(), ExecutionFor(shape)}, factors,
+    RunPart({options, shape, range.size(), execution}, factors,
             batch.subspan(range.begin, range.size()), finite.subspan(range.begin, range.size()));
   }
 }
@@ -120,15 +121,6 @@ void MuonSteps::QueueUnit(const Part& part, const StepOfMatrices& step, const Pl
                   plan.PointerTo(places.x));
   plan.Queue();
   LaunchUpdate(stream, step, shape, plan.PointerTo(places.result));
-}
-
-Execution MuonSteps::ExecutionFor(const Shape& shape) const {
-  const int64_t m = shape.padded_m();
-  const int64_t side = options_.tile_side >= 0 ? options_.tile_side : ShippedTileSide(m);
-  if (options_.deterministic) {
-    return {side, false, ShippedLanes(m)};
-  }
-  return {side, true, 1};
 }
 
 MuonSteps::Program& MuonSteps::ProgramFor(const Part& part) {

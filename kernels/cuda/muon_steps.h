@@ -25,7 +25,7 @@ class MuonSteps {
 
   // Device::MuonStep, validated. Has finished on return.
   void Run(const MuonOptions& options, const MuonValues& values, const Shape& shape,
-           std::span<const MuonMatrix> batch, std::span<bool> finite);
+           const Execution& execution, std::span<const MuonMatrix> batch, std::span<bool> finite);
 
   // Why steps are not replayed as graphs; empty if they are.
   const std::string& graph_problem() const { return graph_problem_; }
@@ -62,7 +62,6 @@ class MuonSteps {
     Graph graph;
   };
 
-  Execution ExecutionFor(const Shape& shape) const;
   Program& ProgramFor(const Part& part);
   void ReserveLanes(int lanes, int64_t bytes);
   void RunPart(const Part& part, const MuonFactors& factors, std::span<const MuonMatrix> batch,

@@ -47,6 +47,8 @@ TEST(Config, StartsFromDefaults) {
   EXPECT_EQ(config.address, "unix:/tmp/dmuond-" + std::to_string(getuid()) + ".sock");
   EXPECT_EQ(config.device, "auto");
   EXPECT_EQ(config.step_s, 300);
+  EXPECT_EQ(config.tuning, "");
+  EXPECT_FALSE(config.batched);
   EXPECT_EQ(config.bucket_mib, 32);
   EXPECT_FALSE(config.exit_after_session);
 }
@@ -64,6 +66,9 @@ startup_s = 11
 attach_s = 12.5
 step_s = 13
 heartbeat_s = 14
+[kernels]
+tuning = "/var/t.json"
+batched = true
 [plan]
 bucket_mib = 7
 [session]
@@ -80,6 +85,8 @@ level = "debug"
   EXPECT_EQ(config.attach_s, 12.5);
   EXPECT_EQ(config.step_s, 13);
   EXPECT_EQ(config.heartbeat_s, 14);
+  EXPECT_EQ(config.tuning, "/var/t.json");
+  EXPECT_TRUE(config.batched);
   EXPECT_EQ(config.bucket_mib, 7);
   EXPECT_TRUE(config.exit_after_session);
   EXPECT_EQ(config.log_level, "debug");
@@ -106,6 +113,7 @@ TEST(Config, FlagsWinEvenWithTheDefaultValue) {
 TEST(Config, RefusesUnknownKeys) {
   test::ExpectNames(FileRefusal("[timeouts]\nstep = 3\n"), {"unknown key", "timeouts.step"});
   test::ExpectNames(FileRefusal("[timeoutz]\nstep_s = 3\n"), {"unknown key", "timeoutz.step_s"});
+  test::ExpectNames(FileRefusal("[kernels]\ntuned = \"x\"\n"), {"unknown key", "kernels.tuned"});
   test::ExpectNames(FileRefusal("step_s = 3\n"), {"unknown key", "step_s", "sections"});
   test::ExpectNames(FileRefusal("[owner.cpu]\nthreads = 3\n"), {"unknown key", "owner.cpu"});
 }
@@ -187,8 +195,9 @@ TEST(Config, RefusesUnknownFlags) {
 TEST(Config, HelpNamesEveryFlagAndKey) {
   CommandLine line = ParseCommandLine({"--help"});
   ASSERT_TRUE(line.help.has_value());
-  for (const char* word : {"--config", "--check-config", "--version", "--address",
-                           "--exit-after-session", "timeouts.step_s", "plan.bucket_mib"}) {
+  for (const char* word :
+       {"--config", "--check-config", "--version", "--address", "--exit-after-session", "--tuning",
+        "kernels.tuning", "timeouts.step_s", "plan.bucket_mib"}) {
     EXPECT_NE(line.help->find(word), std::string::npos) << word;
   }
 }

@@ -13,6 +13,7 @@ namespace dmuon::test {
 class ObservedDevice : public kernels::Device {
  public:
   std::string Describe() const override { return cpu_->Describe(); }
+  kernels::DeviceIdentity Identity() const override { return cpu_->Identity(); }
   kernels::ElementType AutoPrecision() const override { return cpu_->AutoPrecision(); }
   bool Supports(kernels::ElementType type, std::string* why) const override {
     return cpu_->Supports(type, why);
@@ -43,6 +44,12 @@ class ObservedDevice : public kernels::Device {
   bool AdamWStep(const kernels::AdamWValues& values, const kernels::AdamWRange& range) override {
     return cpu_->AdamWStep(values, range);
   }
+  std::vector<kernels::MuonExecution> Candidates(
+      int64_t rows, int64_t cols, int64_t batch,
+      const kernels::NewtonSchulzOptions& options) const override {
+    return cpu_->Candidates(rows, cols, batch, options);
+  }
+  void UseTuning(const kernels::ExecutionTable& table) override { cpu_->UseTuning(table); }
 
   std::vector<float> measured;
 

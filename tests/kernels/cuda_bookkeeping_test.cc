@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "kernels/cuda/execution.h"
+#include "kernels/cuda/execution_choices.h"
 #include "kernels/cuda/lru_cache.h"
 #include "kernels/cuda/pipeline.h"
 #include "kernels/cuda/step_block.h"
@@ -88,11 +90,11 @@ TEST(StepBlock, PartsAreAlignedAndApart) {
 
 // Every matrix is in one unit, units fit into the workspace, and no lane is without work.
 TEST(Split, SharesOutABatch) {
-  for (const bool batched : {false, true}) {
+  for (const int64_t per_call : {0, 1, 3}) {
     for (const int lanes : {1, 4, 8}) {
       for (const int64_t count : {1, 2, 5, 16, 64}) {
         for (const int64_t fit : {0, 1, 3, 16, 1000}) {
-          const Split split = SplitOf({0, batched, lanes}, count, 10, 10 * fit + 5);
+          const Split split = SplitOf({0, per_call, lanes}, count, 10, 10 * fit + 5);
           int64_t next = 0;
           for (int64_t unit = 0; unit < split.Units(count); ++unit) {
             const Range range = split.UnitRange(unit, count);
@@ -105,7 +107,7 @@ TEST(Split, SharesOutABatch) {
           EXPECT_LE(split.lanes, lanes);
           EXPECT_LE(split.lanes, split.Units(count));
           EXPECT_LE(split.unit * split.lanes, std::max<int64_t>(fit, 1));
-          EXPECT_EQ(split.unit == 1 || batched, true);
+          EXPECT_TRUE(per_call == 0 || split.unit <= per_call);
         }
       }
     }
@@ -113,18 +115,74 @@ TEST(Split, SharesOutABatch) {
 }
 
 TEST(Split, DeterministicUnitsAreSingleMatrices) {
-  EXPECT_EQ(SplitOf({256, false, 4}, 16, 1, 1000).unit, 1);
-  EXPECT_EQ(SplitOf({256, true, 1}, 16, 1, 1000).unit, 16);
-  EXPECT_EQ(SplitOf({256, true, 1}, 16, 1, 6).unit, 6);
+  EXPECT_EQ(SplitOf({256, 1, 4}, 16, 1, 1000).unit, 1);
+  EXPECT_EQ(SplitOf({256, 0, 1}, 16, 1, 1000).unit, 16);
+  EXPECT_EQ(SplitOf({256, 0, 1}, 16, 1, 6).unit, 6);
 }
 
 TEST(ShippedExecution, SidesAreTiles) {
   static_assert(ShippedTileSide(1024) == 0);
   static_assert(ShippedTileSide(4096) % kTileUnit == 0 && ShippedTileSide(4096) < 4096);
   static_assert(ShippedLanes(128) == kMaxLanes && ShippedLanes(4096) <= kMaxLanes);
-  for (const int64_t side : kTileSides) {
-    EXPECT_EQ(side % kTileUnit, 0);
+}
+
+// What the tuner may choose without a change of bits: how many streams, never how it is added.
+TEST(CudaChoices, DeterministicOnesDifferInLanesOnly) {
+  const std::vector<MuonExecution> choices = CudaCandidates(true, {2048, 5464}, 5);
+  EXPECT_EQ(choices.front(), MuonExecution());
+  std::vector<int> lanes;
+  const Execution shipped = ExecutionOf({}, {2048, 5464}, choices.front());
+  EXPECT_EQ(shipped.per_call, 1);
+  for (const MuonExecution& choice : choices) {
+    ValidateCudaExecution(true, choice);
+    Execution execution = ExecutionOf({}, {2048, 5464}, choice);
+    lanes.push_back(execution.lanes);
+    execution.lanes = shipped.lanes;
+    EXPECT_EQ(execution, shipped);
   }
+  EXPECT_EQ(lanes, (std::vector<int>{4, 1, 2}));  // 8 would leave lanes without work
+}
+
+TEST(CudaChoices, OthersChooseTilesAndCalls) {
+  const CudaDeviceOptions options{.deterministic = false};
+  const std::vector<MuonExecution> choices = CudaCandidates(false, {1024, 1024}, 16);
+  EXPECT_EQ(choices.front(), MuonExecution());
+  std::vector<Execution> executions;
+  for (const MuonExecution& choice : choices) {
+    ValidateCudaExecution(false, choice);
+    const Execution execution = ExecutionOf(options, {1024, 1024}, choice);
+    EXPECT_EQ(std::count(executions.begin(), executions.end(), execution), 0) << TextOf(choice);
+    executions.push_back(execution);
+  }
+  EXPECT_EQ(executions.front(), (Execution{256, 0, 1}));
+  EXPECT_EQ(std::count(executions.begin(), executions.end(), Execution{0, 0, 1}), 1);
+  EXPECT_EQ(std::count(executions.begin(), executions.end(), Execution{512, 0, 1}), 1);
+  EXPECT_EQ(std::count(executions.begin(), executions.end(), Execution{256, 1, 4}), 1);
+}
+
+TEST(CudaChoices, AStatedTileSideIsKept) {
+  EXPECT_EQ(ExecutionOf({.tile_side = 0}, {4096, 4096}, {}).tile_side, 0);
+  EXPECT_EQ(ExecutionOf({.tile_side = 16}, {64, 64}, {}).tile_side, 16);
+}
+
+TEST(CudaChoices, WhatItDoesNotHaveIsRefusedByName) {
+  const auto refused = [](bool deterministic, const MuonExecution& choice) {
+    try {
+      ValidateCudaExecution(deterministic, choice);
+    } catch (const std::invalid_argument& error) {
+      return std::string(error.what()).find(TextOf(choice)) != std::string::npos;
+    }
+    return false;
+  };
+  EXPECT_TRUE(refused(true, {.symmetric_tile = 256}));
+  EXPECT_TRUE(refused(true, {.part = 4}));
+  EXPECT_TRUE(refused(true, {.lanes = kMaxLanes + 1}));
+  EXPECT_TRUE(refused(true, {.product_tile = 128}));
+  EXPECT_TRUE(refused(true, {.sharing = 1}));
+  EXPECT_TRUE(refused(false, {.symmetric_tile = 24}));
+  EXPECT_TRUE(refused(false, {.part = -1}));
+  EXPECT_FALSE(refused(true, {.lanes = 2}));
+  EXPECT_FALSE(refused(false, {.symmetric_tile = 256, .part = 4}));
 }
 
 }  // namespace

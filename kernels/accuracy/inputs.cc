@@ -1,10 +1,10 @@
-#include "tests/kernels/inputs.h"
+#include "kernels/accuracy/inputs.h"
 
 #include <algorithm>
 #include <cmath>
 #include <random>
 
-namespace dmuon::kernels::testing {
+namespace dmuon::kernels::accuracy {
 namespace {
 
 constexpr int64_t kLowRank = 8;
@@ -143,4 +143,4 @@ Matrix MakeInput(InputClass input, int64_t rows, int64_t cols, uint64_t seed) {
   return a;
 }
 
-}  // namespace dmuon::kernels::testing
+}  // namespace dmuon::kernels::accuracy
