@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <limits>
 #include <random>
 #include <stdexcept>
 
@@ -202,29 +203,44 @@ std::vector<Tuner::Contender> Tuner::SameBits(const TuningCase& wanted, Resident
 
 void Tuner::Time(const TuningCase& wanted, ResidentBatch& batch,
                  std::vector<Contender>& contenders) {
+  const auto best_of = [](const Contender& c) { return *std::ranges::min_element(c.times_s); };
+  double best_s = std::numeric_limits<double>::infinity();
   const auto run_round = [&] {
     for (Contender& contender : contenders) {
       if (!contender.given_up) {
         contender.times_s.push_back(RunOnce(wanted, batch, contender.choice));
+        best_s = std::min(best_s, contender.times_s.back());
       }
     }
   };
-  run_round();
-  run_round();
-  const auto better = [](const Contender& c) { return std::min(c.times_s[0], c.times_s[1]); };
-  double best_s = better(contenders[0]);
-  for (const Contender& contender : contenders) {
-    best_s = std::min(best_s, better(contender));
-  }
-  for (std::size_t i = 1; i < contenders.size(); ++i) {
-    contenders[i].given_up = better(contenders[i]) > options_.hopeless * best_s;
+  for (int round = 0; round < 2; ++round) {
+    run_round();
+    for (std::size_t i = 1; i < contenders.size(); ++i) {
+      contenders[i].given_up |= best_of(contenders[i]) > options_.hopeless * best_s;
+    }
   }
   const double wanted_runs = best_s > 0.0 ? options_.least_time_s / best_s : kMostRuns;
   const int runs =
       std::max(options_.runs, static_cast<int>(std::min(wanted_runs, double{kMostRuns})));
-  for (int run = 2; run < runs; ++run) {
+  for (int round = 2; round < runs; ++round) {
     run_round();
   }
+}
+
+// Of many candidates of equal speed, the best median is the luckiest: it has to win once more.
+bool Tuner::BeatsDefault(const TuningCase& wanted, ResidentBatch& batch, Contender& own,
+                         Contender& challenger) {
+  const std::size_t rounds = challenger.times_s.size();
+  std::vector<double> ratios;
+  for (std::size_t round = 0; round < rounds; ++round) {
+    Contender& first = round % 2 == 0 ? own : challenger;
+    Contender& second = round % 2 == 0 ? challenger : own;
+    first.times_s.push_back(RunOnce(wanted, batch, first.choice));
+    second.times_s.push_back(RunOnce(wanted, batch, second.choice));
+    ratios.push_back(own.times_s.back() / challenger.times_s.back());
+  }
+  const auto won = std::ranges::count_if(ratios, [](double ratio) { return ratio > 1.0; });
+  return MedianOf(ratios) > 1.0 + options_.noise && 4 * won >= 3 * std::ssize(ratios);
 }
 
 TuningResult Tuner::Tune(const TuningCase& wanted) {
@@ -236,20 +252,23 @@ TuningResult Tuner::Tune(const TuningCase& wanted) {
   }
   std::vector<Contender> contenders = SameBits(wanted, batch, &result);
   Time(wanted, batch, contenders);
+  Contender& own = contenders[0];
+  Contender* chosen = &own;
+  for (Contender& contender : contenders) {
+    if (!contender.given_up && MedianOf(contender.times_s) < MedianOf(chosen->times_s)) {
+      chosen = &contender;
+    }
+  }
+  if (chosen != &own && !BeatsDefault(wanted, batch, own, *chosen)) {
+    chosen = &own;
+  }
   for (const Contender& contender : contenders) {
     result.measured.push_back({contender.choice, MedianOf(contender.times_s),
                                static_cast<int>(contender.times_s.size())});
   }
-  result.choice = result.measured[0].choice;
-  result.median_s = result.default_s = result.measured[0].median_s;
-  for (std::size_t i = 1; i < contenders.size(); ++i) {
-    const TuningResult::Candidate& candidate = result.measured[i];
-    const bool clearly_faster = candidate.median_s * (1.0 + options_.noise) < result.default_s;
-    if (!contenders[i].given_up && clearly_faster && candidate.median_s < result.median_s) {
-      result.choice = candidate.choice;
-      result.median_s = candidate.median_s;
-    }
-  }
+  result.choice = chosen->choice;
+  result.median_s = MedianOf(chosen->times_s);
+  result.default_s = MedianOf(own.times_s);
   return result;
 }
 

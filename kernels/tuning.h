@@ -17,10 +17,12 @@ class ResidentBatch;
 struct TunerOptions {
   int runs = 5;               // timed runs of a candidate, at least
   double least_time_s = 0.2;  // that the timed runs of each candidate take together; 101 at most
-  // A candidate whose better one of two runs takes this many times the best one's is given up.
-  double hopeless = 1.25;
+  // A candidate whose best run of the first one, then two, takes this many times the best run of
+  // all is given up.
+  double hopeless = 1.4;
   // The default stays unless another is faster by more than this part: about what medians of the
-  // same code differ by.
+  // same code differ by. The best candidate has to be so in a second series of runs against the
+  // default, pair by pair: in their median, and faster in three pairs of four.
   double noise = 0.03;
   std::function<double()> clock;                 // seconds; empty: the steady clock
   std::function<void(const std::string&)> warn;  // one line each; empty: nobody is told
@@ -37,7 +39,7 @@ struct TuningCase {
 struct TuningResult {
   struct Candidate {
     MuonExecution choice;
-    double median_s = 0.0;  // of all its runs: two if it was given up
+    double median_s = 0.0;  // of all its runs: one or two if it was given up
     int runs = 0;
   };
   struct Discarded {
@@ -85,6 +87,8 @@ class Tuner {
   std::vector<Contender> SameBits(const TuningCase& wanted, ResidentBatch& batch,
                                   TuningResult* result);
   void Time(const TuningCase& wanted, ResidentBatch& batch, std::vector<Contender>& contenders);
+  bool BeatsDefault(const TuningCase& wanted, ResidentBatch& batch, Contender& own,
+                    Contender& challenger);
   double RunOnce(const TuningCase& wanted, ResidentBatch& batch, const MuonExecution& choice);
   void Discard(const TuningCase& wanted, const MuonExecution& choice, const std::string& why,
                TuningResult* result) const;

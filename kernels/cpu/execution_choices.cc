@@ -18,33 +18,36 @@ static_assert(kProductTiles.back() <= kLargestTile);
 constexpr int kMostShared = 1 << 16;
 constexpr int64_t kLargestWorkspace = 1LL << 30;  // that a choice may take
 
-// The sides worth trying: all that cut `size`, and the smallest that does not.
-std::vector<int> SidesFor(std::span<const int> sides, int64_t size) {
-  std::vector<int> useful;
+// The sides worth trying besides `own`: those that cut `size`, and the smallest that does not.
+std::vector<int> OtherSides(std::span<const int> sides, int64_t own, int64_t size) {
+  std::vector<int> others;
   for (const int side : sides) {
-    useful.push_back(side);
+    if (side != own) {
+      others.push_back(side);
+    }
     if (side >= size) {
       break;
     }
   }
-  return useful;
+  return others;
 }
 
-// How the matrices of a batch go over threads, with the backend's own tiles.
+// How the matrices of a batch go over threads: the default, and what is not the same.
 std::vector<MuonExecution> Sharings(const CpuExecutionCase& given) {
   std::vector<MuonExecution> all = {{}};
   if (given.batch < 2) {
     return all;
   }
-  const auto add = [&](int sharing, int64_t part) {
-    all.push_back({.sharing = sharing, .part = static_cast<int>(part)});
-  };
-  if (given.batch >= given.threads && given.bytes * given.threads <= kLargestWorkspace) {
-    add(MuonExecution::kWholeMatrices, 0);
+  const bool can_be_whole = given.batch >= given.threads;
+  const bool whole = given.whole_by_default && can_be_whole;
+  if (!whole && can_be_whole && given.bytes * given.threads <= kLargestWorkspace) {
+    all.push_back({.sharing = MuonExecution::kWholeMatrices});
   }
-  if (given.threads > 1) {
-    add(MuonExecution::kSharedMatrices, 0);
-    add(MuonExecution::kSharedMatrices, 1);
+  if (whole && given.threads > 1) {
+    all.push_back({.sharing = MuonExecution::kSharedMatrices});
+  }
+  if (given.threads > 1 && given.part_by_default > 1) {
+    all.push_back({.sharing = MuonExecution::kSharedMatrices, .part = 1});
   }
   return all;
 }
@@ -63,18 +66,19 @@ void Require(bool valid, const MuonExecution& execution) {
 }  // namespace
 
 std::vector<MuonExecution> CpuCandidates(const CpuExecutionCase& given) {
+  constexpr ElementType kType = ElementType::kFloat32;  // of products that micro-kernels run
   std::vector<MuonExecution> all;
   for (const MuonExecution& sharing : Sharings(given)) {
     all.push_back(sharing);
     if (!given.tiles) {
       continue;
     }
-    for (const int symmetric : SidesFor(kSymmetricTiles, given.m)) {
-      for (const int product : SidesFor(kProductTiles, given.n)) {
-        MuonExecution& tiled = all.emplace_back(sharing);
-        tiled.symmetric_tile = symmetric;
-        tiled.product_tile = product;
-      }
+    // One side at a time: the two kinds of products hardly meet.
+    for (const int side : OtherSides(kSymmetricTiles, TileSide(kType, true), given.m)) {
+      all.emplace_back(sharing).symmetric_tile = side;
+    }
+    for (const int side : OtherSides(kProductTiles, TileSide(kType, false), given.n)) {
+      all.emplace_back(sharing).product_tile = side;
     }
   }
   return all;

@@ -14,6 +14,8 @@ struct CpuExecutionCase {
   int64_t n = 1;
   int64_t bytes = 0;  // workspace of one matrix
   int threads = 1;
+  bool whole_by_default = false;  // matrices of this size are taken whole by threads
+  int64_t part_by_default = 1;    // and otherwise shared so many at a time
   // Whether every product goes through micro-kernels: there the sum of an element runs through the
   // inner dimension in the same order whatever the tile, elsewhere a library decides by size.
   bool tiles = false;

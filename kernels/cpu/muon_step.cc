@@ -18,6 +18,9 @@ namespace {
 constexpr int64_t kPartBytes = 64LL << 20;  // workspace of matrices that threads share
 constexpr int64_t kLaneBytes = 16LL << 20;  // workspace up to which a thread takes a matrix alone
 constexpr int64_t kTransposeTile = 32;
+
+int64_t DefaultPart(int64_t bytes) { return std::max<int64_t>(kPartBytes / bytes, 1); }
+
 constexpr int64_t kXTile = 64;  // X is written in tiles of this side
 
 float LoadMomentum(const float* momentum, int64_t i) { return momentum[i]; }
@@ -302,8 +305,7 @@ void CpuMuonStep::Run(const MuonOptions& options, const MuonValues& values, int6
     }
   });
   runner_.UseTiles(sides);
-  const int64_t part =
-      execution.part != 0 ? execution.part : std::max<int64_t>(kPartBytes / bytes, 1);
+  const int64_t part = execution.part != 0 ? execution.part : DefaultPart(bytes);
   for (int64_t begin = in_lanes; begin < count; begin += part) {
     const int64_t size = std::min(part, count - begin);
     workspace_.Reset(size * bytes);
@@ -321,6 +323,8 @@ std::vector<MuonExecution> CpuMuonStep::Candidates(int64_t rows, int64_t cols, i
   given.n = n;
   given.bytes = BatchNewtonSchulz::BytesPerMatrix(options.form, StorageOf(options), m, n);
   given.threads = pool_.threads();
+  given.whole_by_default = given.bytes <= kLaneBytes;
+  given.part_by_default = DefaultPart(given.bytes);
   given.tiles = micro_kernels_ && options.precision == ElementType::kFloat32;
   return CpuCandidates(given);
 }

@@ -138,20 +138,28 @@ TEST(CpuExecution, ResultDoesNotDependOnThreadsWhateverTheChoice) {
   }
 }
 
-TEST(CpuExecution, BatchesCanBeSharedInSeveralWays) {
+// The ways in which a CPU with two threads can share a batch, besides its tiles.
+std::vector<MuonExecution> SharingsOf(int64_t side, int64_t batch) {
+  const NewtonSchulzOptions options = PlainOptions(PolarExpress());
+  std::vector<MuonExecution> candidates =
+      MakeCpuDevice({2})->Candidates(side, side, batch, options);
+  std::erase_if(candidates, [](const MuonExecution& choice) {
+    return choice.symmetric_tile != 0 || choice.product_tile != 0;
+  });
+  return candidates;
+}
+
+TEST(CpuExecution, BatchesAreSharedInEveryWayThatIsNotTheDefault) {
   if (!BuiltWithCpuBackend()) {
     GTEST_SKIP() << "this build has no CPU backend";
   }
-  const NewtonSchulzOptions options = PlainOptions(PolarExpress());
-  const auto candidates = MakeCpuDevice({2})->Candidates(128, 128, 8, options);
-  const auto has = [&](int sharing, int part) {
-    return std::any_of(candidates.begin(), candidates.end(), [&](const MuonExecution& choice) {
-      return choice.sharing == sharing && choice.part == part;
-    });
-  };
-  EXPECT_TRUE(has(MuonExecution::kWholeMatrices, 0));
-  EXPECT_TRUE(has(MuonExecution::kSharedMatrices, 0));
-  EXPECT_TRUE(has(MuonExecution::kSharedMatrices, 1));
+  using Choices = std::vector<MuonExecution>;
+  constexpr MuonExecution kWhole = {.sharing = MuonExecution::kWholeMatrices};
+  constexpr MuonExecution kShared = {.sharing = MuonExecution::kSharedMatrices};
+  constexpr MuonExecution kOneByOne = {.sharing = MuonExecution::kSharedMatrices, .part = 1};
+  EXPECT_EQ(SharingsOf(128, 1), (Choices{{}}));
+  EXPECT_EQ(SharingsOf(128, 8), (Choices{{}, kShared, kOneByOne}));  // by default whole
+  EXPECT_EQ(SharingsOf(1024, 8), (Choices{{}, kWhole, kOneByOne}));  // by default shared
 }
 
 TEST(ExecutionTable, FindsTheNearestBatchThatIsNotAbove) {
