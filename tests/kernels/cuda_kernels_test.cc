@@ -4,6 +4,8 @@
 //
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -128,17 +130,24 @@ TEST(CudaKernels, MomentumWritesDirectionAndSums) {
   });
   EXPECT_EQ(step.flags[0], 0);
   EXPECT_EQ(step.flags[1], 1);
-  double sum = 0.0;
-  for (int64_t i = 0; i < count; ++i) {
-    const float g = 0.25F * (0.5F * step.gradients[0][i]);
-    const float m = 0.9F * step.momenta[0][i] + g;
-    ASSERT_EQ(step.new_momenta[0][i], m);
-    ASSERT_EQ(u[i], g + 0.9F * m);
-    ASSERT_EQ(u[stride + i] == kUntouched, false);
-    sum += static_cast<double>(u[i]) * u[i];
+  for (int matrix = 0; matrix < 2; ++matrix) {
+    const float* direction = u.data() + matrix * stride;
+    double sum = 0.0;
+    for (int64_t i = 0; i < count; ++i) {
+      const float g = 0.25F * (0.5F * step.gradients[matrix][i]);
+      const float m = 0.9F * step.momenta[matrix][i] + g;
+      ASSERT_EQ(step.new_momenta[matrix][i], m);
+      ASSERT_EQ(direction[i], g + 0.9F * m);
+      sum += static_cast<double>(direction[i]) * direction[i];
+    }
+    const double total = sums[2 * matrix] + sums[2 * matrix + 1];
+    if (matrix == 0) {
+      EXPECT_NEAR(total, sum, 1e-9 * sum);
+    } else {
+      EXPECT_EQ(total, std::numeric_limits<double>::infinity());
+    }
   }
   EXPECT_EQ(u[count], kUntouched);
-  EXPECT_NEAR(sums[0] + sums[1], sum, 1e-9 * sum);
 }
 
 void ExpectNormalized(const Shape& shape, ElementType type) {
@@ -198,11 +207,18 @@ TEST(CudaKernels, UpdateReadsTheTransposeOfHighMatrices) {
     const auto tiles = static_cast<unsigned>(cuda::CopyTiles(shape.rows, shape.cols));
     RunOnHost({tiles, 2}, kTileThreads,
               [&] { cuda::UpdateKernel(step.Arguments(), shape, PointerTo(o, stride, ld)); });
-    for (int64_t i = 0; i < shape.count(); ++i) {
-      const int64_t row = i / shape.cols;
-      const int64_t col = i % shape.cols;
-      const int64_t at = shape.transposed() ? col * ld + row : row * ld + col;
-      ASSERT_EQ(step.new_masters[0][i], 0.99F * step.masters[0][i] - 0.125F * o[at]);
+    for (int64_t i = 0; i < 2 * shape.count(); ++i) {
+      const int64_t matrix = i / shape.count();
+      const int64_t place = i % shape.count();
+      const int64_t row = place / shape.cols;
+      const int64_t col = place % shape.cols;
+      const int64_t at = matrix * stride + (shape.transposed() ? col * ld + row : row * ld + col);
+      const float result = step.new_masters[matrix][place];
+      if (i == shape.count()) {
+        ASSERT_TRUE(std::isnan(result));
+      } else {
+        ASSERT_EQ(result, 0.99F * step.masters[matrix][place] - 0.125F * o[at]);
+      }
     }
     EXPECT_EQ(step.flags[0], 0);
     EXPECT_EQ(step.flags[1], 1);
