@@ -47,6 +47,8 @@ std::vector<Option> OptionsOf(Config& c) {
       &c.heartbeat_s;
   add("kernels.tuning", "--tuning", "file of dmuonctl tune; kernels execute as it says").text =
       &c.tuning;
+  add("kernels.batched", "--batched", "GPUs: faster calls, whose bits depend on the batch")
+      .boolean = &c.batched;
   add("plan.bucket_mib", "--bucket-mib", "bucket size limit in MiB").long_integer = &c.bucket_mib;
   add("session.exit_after_session", "--exit-after-session", "leave when the first session ends")
       .boolean = &c.exit_after_session;

@@ -28,7 +28,8 @@ struct Config {
   double step_s = 300;      // from the first BeginStep to the commit
   double heartbeat_s = 10;  // silence after which an owner counts as lost
   // [kernels]
-  std::string tuning;  // a file of dmuonctl tune; empty: kernels run by their defaults
+  std::string tuning;    // a file of dmuonctl tune; empty: kernels run by their defaults
+  bool batched = false;  // GPUs: one library call for many matrices; bits depend on the batch then
   // [plan]
   int64_t bucket_mib = 32;
   // [session]

@@ -58,7 +58,7 @@ std::unique_ptr<kernels::Device> MakeDevice(const Config& config, const MpiWorld
   std::string reason = "asked for";
   if (config.device != "cpu") {
     try {
-      auto device = kernels::MakeCudaDevice(place);
+      auto device = kernels::MakeCudaDevice({.ordinal = place, .deterministic = !config.batched});
       spdlog::info("device {}", device->Describe());
       return device;
     } catch (const std::runtime_error& error) {

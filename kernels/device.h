@@ -145,9 +145,10 @@ class Device {
   virtual bool AdamWStep(const AdamWValues& values, const AdamWRange& range) = 0;
 
   // The ways in which this device can execute a Muon step of `batch` matrices, the default first.
-  // All give the same bits.
+  // All give the same bits if ChoicesKeepBits.
   virtual std::vector<MuonExecution> Candidates(int64_t rows, int64_t cols, int64_t batch,
                                                 const NewtonSchulzOptions& options) const = 0;
+  virtual bool ChoicesKeepBits() const { return true; }
   // MuonStep executes as `table` says from now on; with an empty one as the device sees fit. Throws
   // std::invalid_argument naming a choice that this device does not have; nothing changes then.
   virtual void UseTuning(const ExecutionTable& table) = 0;
@@ -164,8 +165,21 @@ struct CpuDeviceOptions {
 // Throws std::runtime_error in builds of the kernels alone that lack oneDNN.
 std::unique_ptr<Device> MakeCpuDevice(const CpuDeviceOptions& options);
 
+struct CudaDeviceOptions {
+  int ordinal = 0;
+  // The bits of a matrix depend on nothing but the matrix and the step: each goes through calls of
+  // its own. Otherwise one call may cover many, and cuBLAS chooses by their number how to add.
+  bool deterministic = true;
+  // Steps of the same kind are replayed as CUDA graphs.
+  bool graphs = true;
+  // Of symmetric products: 0 computes them whole, a multiple of 16 by tiles of that side on and
+  // below the diagonal. Below 0 the shipped rule. Changes bits: for measurements.
+  int64_t tile_side = -1;
+  int64_t workspace_bytes = int64_t{4} << 30;  // about; one matrix gets what it needs
+};
+
 // Throws std::runtime_error saying why there is no such device: built without CUDA, no driver, no
 // device of that ordinal.
-std::unique_ptr<Device> MakeCudaDevice(int ordinal);
+std::unique_ptr<Device> MakeCudaDevice(const CudaDeviceOptions& options);
 
 }  // namespace dmuon::kernels

@@ -13,7 +13,8 @@
 
 namespace dmuon::kernels {
 
-// Choices with an effect on time and memory, never on bits. 0 everywhere: the backend's own.
+// Choices with an effect on time and memory, and on bits only where a device does not promise them
+// (Device::ChoicesKeepBits). 0 everywhere: the backend's own.
 struct MuonExecution {
   int symmetric_tile = 0;  // side of the tiles of symmetric products
   int product_tile = 0;    // side of the tiles of other products
@@ -28,9 +29,10 @@ struct MuonExecution {
 };
 
 // The members by name, for files and people.
+using ExecutionMember = int MuonExecution::*;  // nvcc warns about it spelled out below
 struct ExecutionField {
   std::string_view name;
-  int MuonExecution::*value;
+  ExecutionMember value = nullptr;
 };
 std::span<const ExecutionField> ExecutionFields();
 

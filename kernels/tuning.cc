@@ -192,7 +192,7 @@ std::vector<Tuner::Contender> Tuner::SameBits(const TuningCase& wanted, Resident
     if (contenders.empty()) {
       expected = fingerprint;
     }
-    if (fingerprint == expected) {
+    if (fingerprint == expected || !device_.ChoicesKeepBits()) {
       contenders.push_back({choice, {}, false});
     } else {
       Discard(wanted, choice, "its bits are not the default's", result);

@@ -60,7 +60,8 @@ class Tuner {
   // `device` outlives the tuner.
   Tuner(Device& device, TunerOptions options);
 
-  // Of all candidates of the device, those that give the default's bits and keep the accuracy rule
+  // Of all candidates of the device, those that give the default's bits (unless the device does not
+  // promise bits) and keep the accuracy rule
   // on every input class are timed in alternation, warm; the fastest median wins. The others are
   // discarded with a warning that names candidate, class, error and limit. Where the default itself
   // breaks the rule, so do the numerics that the case asks for: the warning says so and only the

@@ -44,7 +44,7 @@ std::unique_ptr<kernels::Device> MakeDevice(const TuneOptions& options) {
   if (name.starts_with(kPrefix) &&
       std::from_chars(name.data() + kPrefix.size(), end, ordinal).ptr == end && ordinal >= 0) {
     try {
-      return kernels::MakeCudaDevice({ordinal});
+      return kernels::MakeCudaDevice({.ordinal = ordinal});
     } catch (const std::runtime_error& error) {
       throw InputError(std::string("--device ") + error.what());
     }

@@ -5,9 +5,11 @@
 #include <vector>
 
 #include "kernels/cuda/check.h"
+#include "kernels/cuda/execution_choices.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/matrix_newton_schulz.h"
 #include "kernels/cuda/memory.h"
+#include "kernels/cuda/muon_steps.h"
+#include "kernels/cuda/transfers.h"
 #include "kernels/device.h"
 #include "kernels/reduction_tree.h"
 #include "kernels/step_factors.h"
@@ -22,6 +24,7 @@ constexpr int64_t kStagingElements = 4 << 20;  // a piece of a transfer between 
 // The sums in progress of one piece of a reduction, on the device.
 struct DeviceSlots {
   cudaStream_t stream;
+  Transfers& transfers;
   ElementType type;
   int64_t begin;
   int64_t size;
@@ -30,8 +33,7 @@ struct DeviceSlots {
 
   void Load(int slot, const void* source) {
     const auto* from = static_cast<const char*>(source) + begin * SizeOf(type);
-    DMUON_CUDA_CHECK(
-        cudaMemcpyAsync(staging, from, size * SizeOf(type), cudaMemcpyHostToDevice, stream));
+    transfers.Upload(staging, from, size * SizeOf(type));
     LaunchConvert(stream, {staging, type}, {sums[slot], ElementType::kFloat32}, size);
   }
   void Add(int slot, int other) { LaunchAdd(stream, sums[slot], sums[other], size); }
@@ -43,7 +45,8 @@ struct DeviceSlots {
 
 class CudaDevice final : public Device {
  public:
-  explicit CudaDevice(int ordinal) : ordinal_(Select(ordinal)), cublas_(stream_) {}
+  explicit CudaDevice(const CudaDeviceOptions& options)
+      : ordinal_(Select(options.ordinal)), options_(options), steps_(options, stream_) {}
 
   std::string Describe() const override;
   DeviceIdentity Identity() const override;
@@ -60,11 +63,11 @@ class CudaDevice final : public Device {
   void MuonStep(const MuonOptions& options, const MuonValues& values, int64_t rows, int64_t cols,
                 std::span<const MuonMatrix> batch, std::span<bool> finite) override;
   bool AdamWStep(const AdamWValues& values, const AdamWRange& range) override;
-  // cuBLAS chooses its algorithms itself, and another one may change bits: nothing to choose here.
-  std::vector<MuonExecution> Candidates(int64_t, int64_t, int64_t,
+  std::vector<MuonExecution> Candidates(int64_t rows, int64_t cols, int64_t batch,
                                         const NewtonSchulzOptions&) const override {
-    return {{}};
+    return CudaCandidates(options_.deterministic, {rows, cols}, batch);
   }
+  bool ChoicesKeepBits() const override { return options_.deterministic; }
   void UseTuning(const ExecutionTable& table) override;
 
  private:
@@ -75,25 +78,25 @@ class CudaDevice final : public Device {
   // Operations may come from another thread than the constructor did.
   void Use() const { Select(ordinal_); }
   void Free(void* data, int64_t bytes) override;
-  void StepMatrix(const MuonOptions& options, const MuonFactors& factors, const Shape& shape,
-                  const MuonMatrix& matrix, int* not_finite);
-  // `count` flags on the device, all zero.
-  int* ClearFlags(int64_t count);
-  // Waits for everything queued before.
-  const int* FetchFlags(int64_t count);
 
   int ordinal_;
+  CudaDeviceOptions options_;
   Stream stream_;
-  CublasHandle cublas_;
-  DeviceWorkspace workspace_;
-  DeviceMemory flags_;
-  std::vector<int> host_flags_;
+  Transfers transfers_{stream_};
+  DeviceWorkspace workspace_;  // of everything but Muon steps
+  MuonSteps steps_;
+  ExecutionTable tuning_;
 };
 
 std::string CudaDevice::Describe() const {
   cudaDeviceProp properties;
   DMUON_CUDA_CHECK(cudaGetDeviceProperties(&properties, ordinal_));
-  return "cuda:" + std::to_string(ordinal_) + " (" + properties.name + ")";
+  std::string text = "cuda:" + std::to_string(ordinal_) + " (" + properties.name;
+  text += options_.deterministic ? ", deterministic" : ", bits depend on the batch";
+  if (!steps_.graph_problem().empty()) {
+    text += ", no graphs: " + steps_.graph_problem();
+  }
+  return text + ")";
 }
 
 DeviceIdentity CudaDevice::Identity() const {
@@ -101,19 +104,23 @@ DeviceIdentity CudaDevice::Identity() const {
   DMUON_CUDA_CHECK(cudaGetDeviceProperties(&properties, ordinal_));
   int runtime = 0;
   DMUON_CUDA_CHECK(cudaRuntimeGetVersion(&runtime));
-  int cublas = 0;
-  DMUON_CUDA_CHECK(cublasGetVersion(cublas_.get(), &cublas));
-  return {"cuda", properties.name, 1,
-          "CUDA " + std::to_string(runtime) + ", cuBLAS " + std::to_string(cublas)};
+  std::string libraries = "CUDA " + std::to_string(runtime) + ", cuBLAS";
+  char separator = ' ';
+  for (const libraryPropertyType part : {MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL}) {
+    int number = 0;
+    DMUON_CUDA_CHECK(cublasGetProperty(part, &number));
+    libraries += separator + std::to_string(number);
+    separator = '.';
+  }
+  // Choices that change bits are not for a device that keeps them.
+  return {"cuda", properties.name, 1, libraries + (options_.deterministic ? "" : ", batched")};
 }
 
 void CudaDevice::UseTuning(const ExecutionTable& table) {
   for (const auto& [key, choice] : table.entries()) {
-    if (choice != MuonExecution()) {
-      throw std::invalid_argument("the cuda device cannot execute a step with " + TextOf(choice) +
-                                  ": remove that record, or tune again with --again");
-    }
+    ValidateCudaExecution(options_.deterministic, choice);
   }
+  tuning_ = table;
 }
 
 Buffer CudaDevice::Allocate(int64_t bytes) {
@@ -137,14 +144,13 @@ void CudaDevice::Free(void* data, int64_t) {
 
 void CudaDevice::CopyToDevice(void* device, const void* host, int64_t bytes) {
   Use();
-  DMUON_CUDA_CHECK(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream_.get()));
+  transfers_.Upload(device, host, bytes);
   stream_.Synchronize();
 }
 
 void CudaDevice::CopyToHost(void* host, const void* device, int64_t bytes) {
   Use();
-  DMUON_CUDA_CHECK(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream_.get()));
-  stream_.Synchronize();
+  transfers_.Download(host, device, bytes);
 }
 
 void CudaDevice::Reduce(ElementType type, std::span<const ReduceSource> sources, int64_t count,
@@ -154,7 +160,7 @@ void CudaDevice::Reduce(ElementType type, std::span<const ReduceSource> sources,
   const int64_t piece_bytes = DeviceWorkspace::RoundUp(piece * static_cast<int64_t>(sizeof(float)));
   const int slots = ReductionTree<DeviceSlots>::SlotsFor(std::ssize(sources));
   workspace_.Reset((slots + 1) * piece_bytes);
-  DeviceSlots state{stream_.get(), type, 0, 0, workspace_.TakeBytes(piece_bytes), {}};
+  DeviceSlots state{stream_.get(), transfers_, type, 0, 0, workspace_.TakeBytes(piece_bytes), {}};
   for (int i = 0; i < slots; ++i) {
     state.sums.push_back(workspace_.Take<float>(piece));
   }
@@ -192,75 +198,35 @@ void CudaDevice::Publish(ElementType type, const float* data, int64_t count, voi
     CopyToHost(host, data, count * SizeOf(type));
     return;
   }
-  workspace_.Reset(DeviceWorkspace::RoundUp(kStagingElements * SizeOf(type)));
-  void* staging = workspace_.TakeBytes(kStagingElements * SizeOf(type));
-  for (int64_t begin = 0; begin < count; begin += kStagingElements) {
-    const int64_t size = count - begin < kStagingElements ? count - begin : kStagingElements;
-    LaunchConvert(stream_.get(), {const_cast<float*>(data) + begin, ElementType::kFloat32},
-                  {staging, type}, size);
-    CopyToHost(static_cast<char*>(host) + begin * SizeOf(type), staging, size * SizeOf(type));
-  }
+  workspace_.Reset(DeviceWorkspace::RoundUp(Transfers::kPiece));
+  const TypedPointer staging{workspace_.TakeBytes(Transfers::kPiece), type};
+  // Queued after the copy of the piece before.
+  transfers_.Download(host, count * SizeOf(type), [&](Range bytes) {
+    LaunchConvert(stream_.get(),
+                  {const_cast<float*>(data) + bytes.begin / SizeOf(type), ElementType::kFloat32},
+                  staging, bytes.size() / SizeOf(type));
+    return staging.data;
+  });
 }
 
 void CudaDevice::MuonStep(const MuonOptions& options, const MuonValues& values, int64_t rows,
                           int64_t cols, std::span<const MuonMatrix> batch, std::span<bool> finite) {
   Use();
   ValidateMuonStep(options, rows, cols, batch.size(), finite.size());
-  const MuonFactors factors = MuonFactorsOf(options, values, rows, cols);
-  int* flags = ClearFlags(std::ssize(batch));
-  for (std::size_t i = 0; i < batch.size(); ++i) {
-    StepMatrix(options, factors, {rows, cols}, batch[i], flags + i);
-  }
-  const int* not_finite = FetchFlags(std::ssize(batch));
-  for (std::size_t i = 0; i < batch.size(); ++i) {
-    finite[i] = not_finite[i] == 0;
-  }
-}
-
-// Queues everything: the next matrix reuses the workspace in stream order.
-void CudaDevice::StepMatrix(const MuonOptions& options, const MuonFactors& factors,
-                            const Shape& shape, const MuonMatrix& matrix, int* not_finite) {
-  const NewtonSchulzOptions& rule = options.newton_schulz;
-  const NewtonSchulzStorage storage = StorageOf(rule);
-  const int64_t blocks = NormBlocks(shape.count());
-  workspace_.Reset(MatrixNewtonSchulz::BytesFor(rule.form, storage, shape) +
-                   DeviceWorkspace::RoundUp(blocks * 8) + 2 * DeviceWorkspace::RoundUp(8));
-  auto* block_sums = workspace_.Take<double>(blocks);
-  auto* squared_sum = workspace_.Take<double>(1);
-  auto* normalize = workspace_.Take<NormalizeFactors>(1);
-  MatrixNewtonSchulz iteration(stream_, cublas_, workspace_, rule.form, storage, shape);
-
-  float* u = iteration.spare();
-  LaunchMomentum(stream_.get(), factors, options, matrix, shape.count(), u, not_finite);
-  LaunchSquaredSum(stream_.get(), u, shape.count(), block_sums, squared_sum);
-  LaunchNormalize(stream_.get(), rule, shape, u, squared_sum, normalize, iteration.x(), not_finite);
-  const float* o = iteration.Run(rule);
-  LaunchUpdate(stream_.get(), factors, shape, matrix, o, not_finite);
+  const Shape shape{rows, cols};
+  const MuonExecution choice = tuning_.Find(rows, cols, std::ssize(batch), options.newton_schulz);
+  steps_.Run(options, values, shape, ExecutionOf(options_, shape, choice), batch, finite);
 }
 
 bool CudaDevice::AdamWStep(const AdamWValues& values, const AdamWRange& range) {
   Use();
-  int* flag = ClearFlags(1);
-  LaunchAdamW(stream_.get(), AdamWFactorsOf(values), range, flag);
-  return FetchFlags(1)[0] == 0;
-}
-
-int* CudaDevice::ClearFlags(int64_t count) {
-  const auto bytes = count * static_cast<int64_t>(sizeof(int));
-  if (flags_.bytes() < bytes) {
-    flags_ = DeviceMemory();
-    flags_ = DeviceMemory(bytes);
-    host_flags_.resize(count);
-  }
-  if (bytes > 0) {
-    DMUON_CUDA_CHECK(cudaMemsetAsync(flags_.data(), 0, bytes, stream_.get()));
-  }
-  return static_cast<int*>(flags_.data());
-}
-
-const int* CudaDevice::FetchFlags(int64_t count) {
-  CopyToHost(host_flags_.data(), flags_.data(), count * static_cast<int64_t>(sizeof(int)));
-  return host_flags_.data();
+  workspace_.Reset(DeviceWorkspace::RoundUp(sizeof(int)));
+  auto* device_flag = workspace_.Take<int>(1);
+  DMUON_CUDA_CHECK(cudaMemsetAsync(device_flag, 0, sizeof(int), stream_.get()));
+  LaunchAdamW(stream_.get(), AdamWFactorsOf(values), range, device_flag);
+  int flag = 0;
+  transfers_.Download(&flag, device_flag, sizeof(flag));
+  return flag == 0;
 }
 
 void RequireDevice(int ordinal) {
@@ -287,9 +253,14 @@ void RequireDevice(int ordinal) {
 
 }  // namespace
 
-std::unique_ptr<Device> MakeCudaDevice(int ordinal) {
-  RequireDevice(ordinal);
-  return std::make_unique<CudaDevice>(ordinal);
+std::unique_ptr<Device> MakeCudaDevice(const CudaDeviceOptions& options) {
+  if (options.tile_side > 0 && options.tile_side % kTileUnit != 0) {
+    throw std::invalid_argument("cuda device: tile side " + std::to_string(options.tile_side) +
+                                ": choose a multiple of " + std::to_string(kTileUnit) +
+                                ", 0 for whole products, or -1 for the shipped rule");
+  }
+  RequireDevice(options.ordinal);
+  return std::make_unique<CudaDevice>(options);
 }
 
 }  // namespace dmuon::kernels

@@ -32,6 +32,22 @@ DeviceMemory::~DeviceMemory() {
   }
 }
 
+PinnedMemory::PinnedMemory(int64_t bytes) : bytes_(bytes) {
+  DMUON_CUDA_CHECK(cudaMallocHost(&data_, static_cast<std::size_t>(std::max<int64_t>(bytes, 1))));
+}
+
+PinnedMemory& PinnedMemory::operator=(PinnedMemory&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+PinnedMemory::~PinnedMemory() {
+  if (data_ != nullptr) {
+    cudaFreeHost(data_);
+  }
+}
+
 void DeviceWorkspace::Reset(int64_t bytes) {
   if (bytes > memory_.bytes()) {
     memory_ = DeviceMemory();
@@ -56,16 +72,31 @@ Stream::~Stream() { cudaStreamDestroy(stream_); }
 
 void Stream::Synchronize() const { DMUON_CUDA_CHECK(cudaStreamSynchronize(stream_)); }
 
-CublasHandle::CublasHandle(const Stream& stream) : workspace_(kCublasWorkspace) {
+Event::Event() { DMUON_CUDA_CHECK(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming)); }
+
+Event::~Event() { cudaEventDestroy(event_); }
+
+void Event::Record(const Stream& stream) const {
+  DMUON_CUDA_CHECK(cudaEventRecord(event_, stream.get()));
+}
+
+void Event::Delay(const Stream& stream) const {
+  DMUON_CUDA_CHECK(cudaStreamWaitEvent(stream.get(), event_, 0));
+}
+
+void Event::Synchronize() const { DMUON_CUDA_CHECK(cudaEventSynchronize(event_)); }
+
+// The workspace comes after the stream, which takes it away.
+CublasHandle::CublasHandle(const Stream& stream, HalfSums sums) : workspace_(kCublasWorkspace) {
   DMUON_CUDA_CHECK(cublasCreate(&handle_));
   try {
     DMUON_CUDA_CHECK(cublasSetStream(handle_, stream.get()));
     DMUON_CUDA_CHECK(cublasSetWorkspace(handle_, workspace_.data(), kCublasWorkspace));
     DMUON_CUDA_CHECK(cublasSetPointerMode(handle_, CUBLAS_POINTER_MODE_HOST));
     DMUON_CUDA_CHECK(cublasSetAtomicsMode(handle_, CUBLAS_ATOMICS_NOT_ALLOWED));
-    DMUON_CUDA_CHECK(cublasSetMathMode(
-        handle_, static_cast<cublasMath_t>(CUBLAS_DEFAULT_MATH |
-                                           CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)));
+    const int mode = sums == HalfSums::kFloat32 ? CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION
+                                                : CUBLAS_DEFAULT_MATH;
+    DMUON_CUDA_CHECK(cublasSetMathMode(handle_, static_cast<cublasMath_t>(mode)));
   } catch (...) {
     cublasDestroy(handle_);
     throw;

@@ -47,6 +47,23 @@ class DeviceWorkspace {
   int64_t used_ = 0;
 };
 
+// Host memory that the device reads and writes directly. Move-only.
+class PinnedMemory {
+ public:
+  PinnedMemory() = default;
+  explicit PinnedMemory(int64_t bytes);  // throws std::bad_alloc
+  PinnedMemory(PinnedMemory&& other) noexcept { *this = std::move(other); }
+  PinnedMemory& operator=(PinnedMemory&& other) noexcept;
+  ~PinnedMemory();
+
+  char* data() const { return static_cast<char*>(data_); }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  void* data_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
 class Stream {
  public:
   Stream();
@@ -61,11 +78,33 @@ class Stream {
   cudaStream_t stream_ = nullptr;
 };
 
-// A cuBLAS handle on one stream, with its own workspace, without TF32 and without sums in half
-// precision.
+// A point in a stream. Takes no time stamps.
+class Event {
+ public:
+  Event();
+  ~Event();
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  void Record(const Stream& stream) const;
+  // What `stream` is given from now on waits for what was recorded; the host does not.
+  void Delay(const Stream& stream) const;
+  // The host waits; at once if nothing was recorded.
+  void Synchronize() const;
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+enum class HalfSums {
+  kFloat32,  // sums of half products in fp32 only
+  kLibrary,  // as cuBLAS likes by default: pieces of a sum may be added in the output's type
+};
+
+// A cuBLAS handle on one stream, with its own workspace, without TF32; scalars are host memory.
 class CublasHandle {
  public:
-  explicit CublasHandle(const Stream& stream);
+  explicit CublasHandle(const Stream& stream, HalfSums sums = HalfSums::kFloat32);
   ~CublasHandle();
   CublasHandle(const CublasHandle&) = delete;
   CublasHandle& operator=(const CublasHandle&) = delete;

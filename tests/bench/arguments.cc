@@ -34,6 +34,8 @@ void ReadShape(std::string_view text, CaseRequest& request) {
 bool ReadFlag(std::string_view option, Arguments& arguments) {
   if (option == "--json") {
     arguments.json = true;
+  } else if (option == "--batched") {
+    arguments.request.batched = true;
   } else if (option == "--accuracy" || option == "--no-accuracy") {
     arguments.accuracy = option == "--accuracy";
   } else if (option == "--help" || option == "-h") {
@@ -79,6 +81,7 @@ std::string Usage() {
          "  --precision NAME     auto, fp32, bf16 or fp16 (auto)\n"
          "  --form NAME          auto, direct or gram (auto)\n"
          "  --threads N          threads of the cpu device (all cores)\n"
+         "  --batched            cuda: one call for many matrices, whose bits depend on the batch\n"
          "  --json               one JSON object instead of lines\n"
          "  --no-accuracy        do not measure errors\n";
 }

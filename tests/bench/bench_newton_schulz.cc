@@ -13,6 +13,7 @@
 #include "tests/bench/json_record.h"
 #include "tests/bench/measure.h"
 #include "tests/bench/newton_schulz_case.h"
+#include "tests/bench/plain_newton_schulz.h"
 #include "tests/bench/shipped_list.h"
 
 namespace dmuon::kernels::testing {
@@ -23,6 +24,16 @@ void AddAccuracy(const CaseOptions& options, JsonRecord& report) {
   report.Add("error_vs_plain", accuracy.error_vs_plain);
   report.Add("error_worst_class", accuracy.worst);
   report.Add("error_shape", std::to_string(accuracy.rows) + "x" + std::to_string(accuracy.cols));
+}
+
+// The comparison that people ask for, in the same process and on the same device.
+void AddPlain(const CaseOptions& options, double step_s, JsonRecord& report) {
+  PlainNewtonSchulz plain(options.rows, options.cols, options.batch);
+  plain.Run();  // the library loads its kernels
+  plain.Run();
+  const double plain_s = Median_s([&] { plain.Run(); });
+  report.Add("plain_bf16_ms", plain_s * 1e3);
+  report.Add("ratio_plain_bf16", plain_s / step_s);
 }
 
 void RunOne(const Arguments& arguments) {
@@ -45,6 +56,9 @@ void RunOne(const Arguments& arguments) {
   report.Add("gemm_how", rates.x.how);
   report.Add("gemm_gflops_squares", rates.square.gflops);
   report.Add("roofline", roofline);
+  if (options.device == DeviceKind::kCuda) {
+    AddPlain(options, step_s, report);
+  }
   if (arguments.accuracy) {
     AddAccuracy(options, report);
   }

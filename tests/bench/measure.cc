@@ -12,6 +12,8 @@ namespace dmuon::kernels::testing {
 namespace {
 
 constexpr int kRounds = 3;
+constexpr int kWarmUps =
+    3;  // the first may load, the second set up, the third comes again and again
 constexpr int kMinRuns = 5;
 constexpr double kMinTotal_s = 0.34;
 
@@ -29,21 +31,21 @@ Rates MeasureRates(const CaseOptions& options) {
   return rates;
 }
 
-double MedianStep_s(NewtonSchulzCase& measured) {
+}  // namespace
+
+double Median_s(const std::function<void()>& run) {
   using Clock = std::chrono::steady_clock;
   std::vector<double> times;
   double total_s = 0.0;
   while (std::ssize(times) < kMinRuns || total_s < kMinTotal_s) {
     const auto begin = Clock::now();
-    measured.Step();
+    run();
     times.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
     total_s += times.back();
   }
   std::nth_element(times.begin(), times.begin() + std::ssize(times) / 2, times.end());
   return times[times.size() / 2];
 }
-
-}  // namespace
 
 Rates RatesOf(const CaseOptions& options) {
   static std::map<std::tuple<DeviceKind, ElementType, ElementType, int>, Rates> known;
@@ -57,13 +59,14 @@ Rates RatesOf(const CaseOptions& options) {
 }
 
 Measurement MeasureRounds(const CaseOptions& options, NewtonSchulzCase& measured) {
-  measured.Step();
-  measured.Step();
+  for (int i = 0; i < kWarmUps; ++i) {
+    measured.Step();
+  }
   std::vector<Measurement> rounds;
   for (int i = 0; i < kRounds; ++i) {
     Measurement& round = rounds.emplace_back();
     round.rates = MeasureRates(options);
-    round.step_s = MedianStep_s(measured);
+    round.step_s = Median_s([&] { measured.Step(); });
     round.roofline = RooflineFraction(options, round.step_s, round.rates.x, round.rates.square);
   }
   std::sort(rounds.begin(), rounds.end(),

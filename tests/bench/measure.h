@@ -1,6 +1,8 @@
 // Rates and times of a case, measured once per process where they are the same.
 #pragma once
 
+#include <functional>
+
 #include "tests/bench/gemm_rate.h"
 #include "tests/bench/newton_schulz_case.h"
 
@@ -25,5 +27,8 @@ struct Measurement {
 // Three rounds, each of the rates and then of at least five steps that take a third of a second or
 // more, warm: what slows the machine for some seconds slows both sides of a fraction.
 Measurement MeasureRounds(const CaseOptions& options, NewtonSchulzCase& measured);
+
+// Median of at least five runs that take a third of a second or more, without warming up.
+double Median_s(const std::function<void()>& run);
 
 }  // namespace dmuon::kernels::testing

@@ -43,7 +43,10 @@ DeviceKind DeviceOf(const std::string& name) {
 }
 
 std::unique_ptr<Device> MakeDevice(const CaseOptions& options) {
-  return options.device == DeviceKind::kCpu ? MakeCpuDevice({options.threads}) : MakeCudaDevice(0);
+  if (options.device == DeviceKind::kCpu) {
+    return MakeCpuDevice({options.threads});
+  }
+  return MakeCudaDevice({.deterministic = !options.batched});
 }
 
 ElementType PrecisionOf(const std::string& name, const Device& device) {
@@ -91,10 +94,14 @@ std::vector<float> RandomFloats(int64_t count, uint32_t seed) {
 CaseOptions MakeCase(const CaseRequest& request) {
   CaseOptions options;
   options.device = DeviceOf(request.device);
+  if (request.batched && options.device == DeviceKind::kCpu) {
+    throw std::invalid_argument("--batched is for --device cuda: the cpu's batches keep bits");
+  }
   options.rows = request.rows;
   options.cols = request.cols;
   options.batch = request.batch;
   options.threads = request.threads;
+  options.batched = request.batched;
   NewtonSchulzOptions& ns = options.newton_schulz;
   ns.coefficients = PolarExpress();
   ns.precision = PrecisionOf(request.precision, *MakeDevice(options));

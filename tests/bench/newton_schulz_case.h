@@ -19,7 +19,8 @@ struct CaseRequest {
   int64_t rows = 1024;
   int64_t cols = 4096;
   int64_t batch = 1;
-  int threads = 1;  // cpu only
+  int threads = 1;       // cpu only
+  bool batched = false;  // cuda only: without the promise that the batch does not change bits
   std::string precision = "auto";
   std::string form = "auto";
 };
@@ -30,6 +31,7 @@ struct CaseOptions {
   int64_t cols = 4096;
   int64_t batch = 1;
   int threads = 1;
+  bool batched = false;
   NewtonSchulzOptions newton_schulz;  // form and restarts already chosen
 };
 

@@ -48,6 +48,7 @@ TEST(Config, StartsFromDefaults) {
   EXPECT_EQ(config.device, "auto");
   EXPECT_EQ(config.step_s, 300);
   EXPECT_EQ(config.tuning, "");
+  EXPECT_FALSE(config.batched);
   EXPECT_EQ(config.bucket_mib, 32);
   EXPECT_FALSE(config.exit_after_session);
 }
@@ -67,6 +68,7 @@ step_s = 13
 heartbeat_s = 14
 [kernels]
 tuning = "/var/t.json"
+batched = true
 [plan]
 bucket_mib = 7
 [session]
@@ -84,6 +86,7 @@ level = "debug"
   EXPECT_EQ(config.step_s, 13);
   EXPECT_EQ(config.heartbeat_s, 14);
   EXPECT_EQ(config.tuning, "/var/t.json");
+  EXPECT_TRUE(config.batched);
   EXPECT_EQ(config.bucket_mib, 7);
   EXPECT_TRUE(config.exit_after_session);
   EXPECT_EQ(config.log_level, "debug");

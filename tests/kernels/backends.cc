@@ -87,7 +87,12 @@ const std::vector<Backend>& Backends() {
   static const std::vector<Backend> all = {
       {"cpu_1_thread", !BuiltWithCpuBackend(), [] { return MakeCpuDevice({1}); }},
       {"cpu_3_threads", !BuiltWithCpuBackend(), [] { return MakeCpuDevice({3}); }},
-      {"cuda", true, [] { return MakeCudaDevice(0); }}};
+      {"cuda", true, [] { return MakeCudaDevice({}); }},
+      // Small tiles, so that small matrices have triangles of them, and little workspace.
+      {"cuda_tiles", true,
+       [] { return MakeCudaDevice({.tile_side = 16, .workspace_bytes = 1 << 20}); }},
+      {"cuda_batched", true,
+       [] { return MakeCudaDevice({.deterministic = false, .tile_side = 32}); }, true}};
   return all;
 }
 

@@ -18,6 +18,7 @@ struct Backend {
   std::string name;
   bool may_be_missing = false;  // the machine or the build need not have it
   std::function<std::unique_ptr<Device>()> make;
+  bool batch_changes_bits = false;  // it was asked for that
 };
 
 const std::vector<Backend>& Backends();

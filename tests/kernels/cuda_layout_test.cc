@@ -1,6 +1,7 @@
 // The CUDA backend's index arithmetic, which needs no GPU.
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
 
 #include "kernels/cuda/layout.h"
@@ -27,19 +28,38 @@ TEST(CudaLayout, NormBlocksCoverOnce) {
   }
 }
 
-// X of a rows x cols matrix g is g, or its transpose where g is higher than wide.
-TEST(CudaLayout, XIsTheMatrixOrItsTranspose) {
-  for (const Shape& shape : {Shape{3, 5}, Shape{5, 3}, Shape{4, 4}, Shape{1, 7}, Shape{7, 1}}) {
-    EXPECT_LE(shape.m(), shape.n());
-    EXPECT_EQ(shape.m() * shape.n(), shape.count());
-    for (int64_t i = 0; i < shape.m(); ++i) {
-      for (int64_t j = 0; j < shape.n(); ++j) {
-        const int64_t in_x = i * shape.n() + j;
-        const int64_t in_matrix = shape.rows > shape.cols ? j * shape.cols + i : i * shape.cols + j;
-        EXPECT_EQ(shape.MatrixIndex(in_x), in_matrix);
-        EXPECT_EQ(shape.XIndex(in_matrix), in_x);
+TEST(CudaLayout, XIsWideAndPadded) {
+  static_assert(Shape{3, 5}.m() == 3 && Shape{3, 5}.n() == 5 && !Shape{3, 5}.transposed());
+  static_assert(Shape{9, 5}.m() == 5 && Shape{9, 5}.n() == 9 && Shape{9, 5}.transposed());
+  static_assert(Shape{9, 5}.padded_m() == 8 && Shape{9, 5}.padded_n() == 16);
+  static_assert(Shape{64, 5464}.padded_n() == 5464 && Shape{4, 4}.count() == 16);
+}
+
+TEST(CudaLayout, TilesOfATriangleComeRowByRow) {
+  int64_t index = 0;
+  for (int64_t row = 0; row < 50; ++row) {
+    EXPECT_EQ(TriangleTiles(row), index);
+    for (int64_t col = 0; col <= row; ++col, ++index) {
+      EXPECT_EQ(TriangleTileAt(index).row, row);
+      EXPECT_EQ(TriangleTileAt(index).col, col);
+    }
+  }
+  static_assert(TriangleTileAt(TriangleTiles(1 << 20) - 1).row == (1 << 20) - 1);
+  static_assert(TriangleTileAt(TriangleTiles(1 << 20)).col == 0);
+}
+
+TEST(CudaLayout, CopyTilesCoverOnce) {
+  for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{1, 1}, {33, 64}, {64, 100}}) {
+    std::vector<int> covered(rows * cols);
+    for (int64_t tile = 0; tile < CopyTiles(rows, cols); ++tile) {
+      const Place at = CopyTileAt(tile, cols);
+      for (int64_t i = at.row; i < at.row + kCopyTile && i < rows; ++i) {
+        for (int64_t j = at.col; j < at.col + kCopyTile && j < cols; ++j) {
+          ++covered[i * cols + j];
+        }
       }
     }
+    EXPECT_EQ(covered, std::vector<int>(rows * cols, 1));
   }
 }
 

@@ -180,6 +180,9 @@ TEST_P(NewtonSchulz, IsAccurateOnSmallAndThinShapes) {
 }
 
 TEST_P(NewtonSchulz, ResultDoesNotDependOnTheBatch) {
+  if (GetParam().batch_changes_bits) {
+    GTEST_SKIP() << GetParam().name << " does not promise that";
+  }
   const std::vector<Matrix> batch = [] {
     std::vector<Matrix> all;
     for (uint64_t i = 0; i < 64; ++i) {
@@ -215,6 +218,9 @@ TEST_P(NewtonSchulz, ResultDoesNotDependOnTheBatch) {
 
 // A batch that does not fit the workspace at once runs in parts.
 TEST_P(NewtonSchulz, ResultDoesNotDependOnHowALargeBatchIsCut) {
+  if (GetParam().batch_changes_bits) {
+    GTEST_SKIP() << GetParam().name << " does not promise that";
+  }
   NewtonSchulzOptions options = PlainOptions(Coefficients(1, {1.5, -0.5, 0.0}));
   const std::vector<Matrix> batch(5, MakeInput(InputClass::kGaussian, 33, 45000, 5));
   const Matrix alone = RunNewtonSchulz(*device_, options, batch[0]);
