@@ -3,9 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -26,13 +24,6 @@ struct MuonExecution {
 
   bool operator==(const MuonExecution&) const = default;
 };
-
-// The members by name, for files and people.
-struct ExecutionField {
-  std::string_view name;
-  int MuonExecution::*value;
-};
-std::span<const ExecutionField> ExecutionFields();
 
 // "default" or "symmetric_tile 128, part 1".
 std::string TextOf(const MuonExecution& execution);
