@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/execution_fields.h"
+
 namespace dmuon::kernels {
 
 std::span<const ExecutionField> ExecutionFields() {

@@ -3,9 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -27,14 +25,6 @@ struct MuonExecution {
 
   bool operator==(const MuonExecution&) const = default;
 };
-
-// The members by name, for files and people.
-using ExecutionMember = int MuonExecution::*;  // nvcc warns about it spelled out below
-struct ExecutionField {
-  std::string_view name;
-  ExecutionMember value = nullptr;
-};
-std::span<const ExecutionField> ExecutionFields();
 
 // "default" or "symmetric_tile 128, part 1".
 std::string TextOf(const MuonExecution& execution);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/execution_fields.h"
 #include "proto/session_spec.h"
 
 namespace dmuon::scheduler {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "kernels/execution_fields.h"
 #include "tests/kernels/backends.h"
 #include "tests/kernels/inputs.h"
 
