@@ -1,5 +1,5 @@
 // Typed reads of JSON values that know where they are, so that every refusal names key and value.
-// Internal to proto/ and to the command line tool.
+// Internal to proto/, scheduler/ and the command line tool.
 #pragma once
 
 #include <cstdint>

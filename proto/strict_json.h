@@ -1,5 +1,5 @@
 // JSON from outside, read strictly: every key once, bounded depth, one-line messages. Internal to
-// proto/ and to the command line tool.
+// proto/, scheduler/ and the command line tool.
 #pragma once
 
 #include <nlohmann/json.hpp>
