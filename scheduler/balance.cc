@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kEqual = 1e-9;      // relative: makespans that are the same
 constexpr double kBoundGap = 1e-4;   // relative: where raising the bound ends
-constexpr double kFillerGap = 1e-6;  // relative: where an exact search with filler ends
+constexpr double kFillerGap = 5e-7;  // relative: where an exact search with filler ends
 constexpr double kSearchGap = 5e-4;  // relative: where a search over a pool of patterns ends
 constexpr int kProbes = 24;          // integer programs
 
@@ -132,9 +132,9 @@ class Search {
   }
 
   // Looks for owners whose patterns take at most `cap` seconds.
-  PatternProgram::Outcome Probe(double cap) {
+  PatternProgram::Outcome Probe(double cap, bool exact) {
     std::vector<size_t> indices;
-    const auto program = ProgramOf(problem_, pool_, cap, &indices);
+    const auto program = ProgramOf(problem_, pool_, cap, exact, &indices);
     const double budget = problem_.owners - problem_.filler_seconds / cap;
     const PatternProgram::Integral found = program->SolveIntegral(
         budget * (1.0 + kEqual), limits_.nodes, std::max(0.1, limits_.seconds - Seconds()));
@@ -184,7 +184,8 @@ class Search {
       }
       const double before = best_;
       const bool excluded = JudgeMakespan(problem_, cap, stop, &pool_) == Verdict::kExcluded;
-      const auto outcome = excluded ? PatternProgram::Outcome::kImpossible : Probe(cap);
+      const auto outcome =
+          excluded ? PatternProgram::Outcome::kImpossible : Probe(cap, /*exact=*/true);
       if (best_ < before && best_ <= cap * (1.0 + kEqual)) {
         continue;
       }
@@ -205,10 +206,13 @@ class Search {
     double cap = low * (1.0 + kBoundGap);
     for (int probe = 0; probe < kProbes && best_ - low > kSearchGap * best_ && !stop(); ++probe) {
       const double before = best_;
-      JudgeMakespan(problem_, cap, stop, &pool_);
-      const auto outcome = Probe(cap);
+      const bool decides = EnrichPool(problem_, cap, stop, &pool_);
+      const auto outcome = Probe(cap, decides);
       if (!(best_ < before && best_ <= cap * (1.0 + kEqual))) {
         low = cap;
+        if (decides && outcome == PatternProgram::Outcome::kImpossible) {
+          result_.lower_bound = std::max(result_.lower_bound, cap);
+        }
       }
       if (outcome == PatternProgram::Outcome::kTimeLimit) {
         result_.stopped_by_clock = true;

@@ -76,27 +76,29 @@ class CbcPatternProgram : public PatternProgram {
 
   Integral SolveIntegral(double budget, int nodes, double seconds) override {
     OsiClpSolverInterface whole(solver_);
+    CoinPackedVector costs;
     for (int column = 0; column < whole.getNumCols(); ++column) {
       if (column < kinds_) {
         whole.setColUpper(column, 0.0);
       } else {
         whole.setInteger(column);
+        costs.insert(column, whole.getObjCoefficients()[column]);
       }
     }
+    whole.addRow(costs, -whole.getInfinity(), budget);
     CbcModel model(whole);
-    SetUp(budget, nodes, seconds, &model);
+    SetUp(nodes, seconds, &model);
     model.branchAndBound();
     return ResultOf(model);
   }
 
  private:
-  static void SetUp(double budget, int nodes, double seconds, CbcModel* model) {
+  static void SetUp(int nodes, double seconds, CbcModel* model) {
     model->setLogLevel(0);
     model->solver()->messageHandler()->setLogLevel(0);
     model->setMaximumNodes(nodes);
     model->setMaximumSeconds(seconds);
     model->setMaximumSolutions(1);
-    model->setCutoff(budget);
     CglGomory gomory;
     gomory.setLimit(64);
     CglMixedIntegerRounding2 rounding;

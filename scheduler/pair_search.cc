@@ -110,6 +110,10 @@ bool RelieveBusiest(const BalanceProblem& problem, const std::function<bool()>& 
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return (*loads)[a] < (*loads)[b]; });
   const size_t busiest = order.back();
+  const double total = std::accumulate(loads->begin(), loads->end(), problem.filler_seconds);
+  if ((*loads)[busiest] <= total / problem.owners) {
+    return false;  // the filler reaches above all owners: only less work in all would help
+  }
   const Pattern* tried = nullptr;
   for (const size_t other : order) {
     if (stop()) {
