@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 #include <stdexcept>
 #include <string>
 
@@ -54,6 +53,7 @@ class Search {
   Balance Run() {
     result_.lower_bound = SimpleBound(problem_);
     result_.greedy = LongestFirst(problem_);
+    best_ = LongestPossible();
     Offer(result_.greedy.empty() ? LargestFirst(problem_) : result_.greedy);
     if (!Done()) {
       if (pool_.AddAll(best_)) {
@@ -85,6 +85,15 @@ class Search {
 
   bool Done() const {
     return !result_.owners.empty() && best_ <= result_.lower_bound * (1.0 + kEqual);
+  }
+
+  // More than any distribution takes, with which the search starts where memory is tight.
+  double LongestPossible() const {
+    double seconds = problem_.filler_seconds;
+    for (const MatrixKind& kind : problem_.kinds) {
+      seconds += *std::max_element(kind.seconds.begin(), kind.seconds.end()) * kind.count;
+    }
+    return 1.001 * seconds;
   }
 
   // Takes `owners` where they are better than what there is. An empty offer is none.
@@ -137,7 +146,8 @@ class Search {
     const auto program = ProgramOf(problem_, pool_, cap, exact, &indices);
     const double budget = problem_.owners - problem_.filler_seconds / cap;
     const PatternProgram::Integral found = program->SolveIntegral(
-        budget * (1.0 + kEqual), limits_.nodes, std::max(0.1, limits_.seconds - Seconds()));
+        budget * (1.0 + kEqual), exact ? limits_.nodes : limits_.nodes / 8 + 1,
+        std::max(0.1, limits_.seconds - Seconds()));
     if (found.outcome == PatternProgram::Outcome::kFound) {
       std::vector<Pattern> owners;
       for (size_t i = 0; i < found.uses.size(); ++i) {
@@ -177,7 +187,7 @@ class Search {
     while (!Done() && !stop()) {
       const double cap = NextExactProbe(low);
       if (cap == 0.0) {
-        if (proven && problem_.filler_seconds == 0.0) {
+        if (proven && problem_.filler_seconds == 0.0 && !result_.owners.empty()) {
           result_.lower_bound = best_;
         }
         return;
@@ -203,7 +213,7 @@ class Search {
   void SearchPool() {
     const auto stop = [this] { return Stop(); };
     double low = result_.lower_bound;
-    double cap = low * (1.0 + kBoundGap);
+    double cap = low + (best_ - low) / 3.0;
     for (int probe = 0; probe < kProbes && best_ - low > kSearchGap * best_ && !stop(); ++probe) {
       const double before = best_;
       const bool decides = EnrichPool(problem_, cap, stop, &pool_);
@@ -217,7 +227,7 @@ class Search {
       if (outcome == PatternProgram::Outcome::kTimeLimit) {
         result_.stopped_by_clock = true;
       }
-      cap = 0.5 * (low + best_);
+      cap = low + (best_ - low) / 3.0;
     }
   }
 
@@ -225,7 +235,7 @@ class Search {
   const BalanceLimits& limits_;
   Clock::time_point start_ = Clock::now();
   Balance result_;
-  double best_ = std::numeric_limits<double>::infinity();
+  double best_ = 0.0;  // makespan of result_.owners, once there are some
   PatternPool pool_;
 };
 

@@ -10,8 +10,8 @@ namespace {
 constexpr size_t kAllPatterns = 6000;  // fewer than these are all made at once
 constexpr int kGridCells = 8192;       // of the pricing grid
 constexpr size_t kNearBest = 1500;     // most patterns that enrich a pool
-constexpr int kRounds = 600;           // of pricing, for one makespan
-constexpr int kRoundsPerBound = 10;
+constexpr int kPricingRounds = 600;    // of pricing, for one makespan
+constexpr int kPricingRoundsPerBound = 10;
 constexpr double kRounding = 1e-9;    // relative
 constexpr double kLeastWorth = 1e-7;  // least worth of a new column
 
@@ -32,7 +32,7 @@ class Judgement {
   }
 
   Verdict Run(const std::function<bool()>& stop, bool to_the_end) {
-    for (int round = 1; round <= kRounds; ++round) {
+    for (int round = 1; round <= kPricingRounds; ++round) {
       if (stop()) {
         return Verdict::kStopped;
       }
@@ -46,7 +46,7 @@ class Judgement {
       }
       prices_ = relaxed.kind_prices;
       const bool added = !pool_->complete() && AddColumn(relaxed);
-      if ((!added || round % kRoundsPerBound == 0) && Excludes(relaxed)) {
+      if ((!added || round % kPricingRoundsPerBound == 0) && Excludes(relaxed)) {
         return Verdict::kExcluded;
       }
       if (!added) {
