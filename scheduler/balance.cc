@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "scheduler/dive.h"
 #include "scheduler/greedy.h"
 #include "scheduler/pair_search.h"
 #include "scheduler/relaxation.h"
@@ -146,7 +147,7 @@ class Search {
     const auto program = ProgramOf(problem_, pool_, cap, exact, &indices);
     const double budget = problem_.owners - problem_.filler_seconds / cap;
     const PatternProgram::Integral found = program->SolveIntegral(
-        budget * (1.0 + kEqual), exact ? limits_.nodes : limits_.nodes / 8 + 1,
+        budget * (1.0 + kEqual), exact ? limits_.nodes : limits_.nodes / 20 + 1,
         std::max(0.1, limits_.seconds - Seconds()));
     if (found.outcome == PatternProgram::Outcome::kFound) {
       std::vector<Pattern> owners;
@@ -217,6 +218,11 @@ class Search {
     for (int probe = 0; probe < kProbes && best_ - low > kSearchGap * best_ && !stop(); ++probe) {
       const double before = best_;
       const bool decides = EnrichPool(problem_, cap, stop, &pool_);
+      Offer(Dive(problem_, pool_, cap, stop));
+      if (best_ <= cap * (1.0 + kEqual)) {
+        cap = low + (best_ - low) / 3.0;
+        continue;
+      }
       const auto outcome = Probe(cap, decides);
       if (!(best_ < before && best_ <= cap * (1.0 + kEqual))) {
         low = cap;

@@ -1,13 +1,13 @@
 // The pattern program on CBC: relaxations by Clp, kept warm between columns; integer programs by
 // branch and bound.
 #include <CbcHeuristicDiveCoefficient.hpp>
-#include <CbcHeuristicFPump.hpp>
 #include <CbcModel.hpp>
 #include <CglGomory.hpp>
 #include <CglMixedIntegerRounding2.hpp>
 #include <CoinPackedMatrix.hpp>
 #include <CoinPackedVector.hpp>
 #include <OsiClpSolverInterface.hpp>
+#include <algorithm>
 #include <cmath>
 
 #include "scheduler/pattern_program.h"
@@ -64,7 +64,15 @@ class CbcPatternProgram : public PatternProgram {
       relaxed.kind_prices.push_back(prices[kind]);
     }
     relaxed.owner_price = std::max(0.0, -prices[kinds_]);
+    relaxed.uses.assign(uses + kinds_, uses + solver_.getNumCols());
     return relaxed;
+  }
+
+  void SetDemand(const std::vector<uint32_t>& demand, uint32_t owners) override {
+    for (int kind = 0; kind < kinds_; ++kind) {
+      solver_.setRowLower(kind, demand[static_cast<size_t>(kind)]);
+    }
+    solver_.setRowUpper(kinds_, owners);
   }
 
   void RaiseUncoveredPrice() override {
@@ -106,11 +114,8 @@ class CbcPatternProgram : public PatternProgram {
     model->addCutGenerator(&rounding, -99, "rounding");
     CbcRounding simple(*model);
     CbcHeuristicDiveCoefficient dive(*model);
-    CbcHeuristicFPump pump(*model);
-    pump.setMaximumPasses(20);
     model->addHeuristic(&simple);
     model->addHeuristic(&dive);
-    model->addHeuristic(&pump);
   }
 
   Integral ResultOf(const CbcModel& model) const {
