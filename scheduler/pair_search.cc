@@ -13,7 +13,8 @@ constexpr uint32_t kSteps = 64;  // and over its whole range in so many steps
 constexpr size_t kPairs = 1200;  // of owners in one sweep
 constexpr int kSweeps = 6;
 constexpr int kRounds = 4;
-constexpr double kGain = 1e-9;  // relative; less is rounding
+constexpr int64_t kMostPasses = 300000;  // over the cells, about 3 microseconds each
+constexpr double kGain = 1e-9;           // relative; less is rounding
 
 // Of all ways to share two owners' matrices: for each cell of the first owner's seconds, the one
 // with which the second has least.
@@ -24,6 +25,9 @@ class PairSplit {
     cells_.assign(1, std::vector<Cell>(kCells));
     cells_[0][0].second = 0.0;
   }
+
+  // Passes over the cells that were made: the work.
+  int64_t passes() const { return passes_; }
 
   // The split with the shortest of the longer owner. False where both do not end below the cap.
   bool Shorten(Pattern* first, Pattern* second) {
@@ -67,6 +71,7 @@ class PairSplit {
     const uint32_t total = a_[kind] + b_[kind];
     std::vector<Cell> next(kCells);
     const auto extend = [&](uint32_t count) {
+      ++passes_;
       for (int cell = 0; cell < kCells; ++cell) {
         const Cell& before = cells_.back()[static_cast<size_t>(cell)];
         const double first = before.first + seconds[count];
@@ -108,94 +113,120 @@ class PairSplit {
   const Pattern& a_;
   const Pattern& b_;
   double cap_;
+  int64_t passes_ = 0;
   std::vector<size_t> kinds_;             // one a stage
   std::vector<std::vector<Cell>> cells_;  // before the first stage and after each
 };
 
-// Gives the busiest owner and one other better patterns. False where no other helps.
-bool RelieveBusiest(const BalanceProblem& problem, const std::function<bool()>& stop,
-                    std::vector<double>* loads, std::vector<Pattern>* owners) {
-  std::vector<size_t> order(owners->size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return (*loads)[a] < (*loads)[b]; });
-  const size_t busiest = order.back();
-  const double total = std::accumulate(loads->begin(), loads->end(), problem.filler_seconds);
-  if ((*loads)[busiest] <= total / problem.owners) {
-    return false;  // the filler reaches above all owners: only less work in all would help
-  }
-  const Pattern* tried = nullptr;
-  for (const size_t other : order) {
-    if (stop()) {
-      return false;
-    }
-    if (other == busiest || (tried != nullptr && *tried == (*owners)[other])) {
-      continue;
-    }
-    tried = &(*owners)[other];
-    Pattern first;
-    Pattern second;
-    PairSplit split(problem, (*owners)[busiest], (*owners)[other], (*loads)[busiest]);
-    if (split.Shorten(&first, &second)) {
-      (*owners)[busiest] = std::move(first);
-      (*owners)[other] = std::move(second);
-      (*loads)[busiest] = SecondsOf(problem, (*owners)[busiest]);
-      (*loads)[other] = SecondsOf(problem, (*owners)[other]);
-      return true;
+class PairSearch {
+ public:
+  PairSearch(const BalanceProblem& problem, const std::function<bool()>& stop,
+             std::vector<Pattern>* owners)
+      : problem_(problem), stop_(stop), owners_(*owners) {
+    for (const Pattern& pattern : owners_) {
+      loads_.push_back(SecondsOf(problem, pattern));
     }
   }
-  return false;
-}
 
-// Gives pairs of owners better patterns with less work in all, all of them below the makespan.
-// Where owners are many, each meets only some of the others.
-bool LightenPairs(const BalanceProblem& problem, const std::function<bool()>& stop,
-                  std::vector<double>* loads, std::vector<Pattern>* owners) {
-  const double cap = MakespanOf(problem, *owners);
-  const size_t reach = std::max<size_t>(1, 2 * kPairs / owners->size());
-  bool lightened = false;
-  for (size_t a = 0; a < owners->size(); ++a) {
-    for (size_t b = a + 1; b < std::min(owners->size(), a + 1 + reach) && !stop(); ++b) {
-      Pattern first;
-      Pattern second;
-      PairSplit split(problem, (*owners)[a], (*owners)[b], cap);
-      if (split.Lighten((*loads)[a] + (*loads)[b], &first, &second)) {
-        (*owners)[a] = std::move(first);
-        (*owners)[b] = std::move(second);
-        (*loads)[a] = SecondsOf(problem, (*owners)[a]);
-        (*loads)[b] = SecondsOf(problem, (*owners)[b]);
+  void Run() {
+    for (int round = 0; round < kRounds && !Stop(); ++round) {
+      while (RelieveBusiest()) {
+      }
+      bool lightened = false;
+      for (int sweep = 0; sweep < kSweeps && FillerReachesAbove() && LightenPairs(); ++sweep) {
         lightened = true;
+      }
+      if (!lightened) {
+        return;
       }
     }
   }
-  return lightened;
-}
+
+ private:
+  bool Stop() const { return passes_ > kMostPasses || stop_(); }
+
+  double Mean() const {
+    return std::accumulate(loads_.begin(), loads_.end(), problem_.filler_seconds) / problem_.owners;
+  }
+
+  // Then the mean is the makespan, and only less work in all would help.
+  bool FillerReachesAbove() const {
+    return *std::max_element(loads_.begin(), loads_.end()) <= Mean();
+  }
+
+  void Set(size_t owner, Pattern pattern) {
+    owners_[owner] = std::move(pattern);
+    loads_[owner] = SecondsOf(problem_, owners_[owner]);
+  }
+
+  // Gives the busiest owner and one other better patterns. False where no other helps.
+  bool RelieveBusiest() {
+    if (FillerReachesAbove()) {
+      return false;
+    }
+    std::vector<size_t> order(owners_.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [this](size_t a, size_t b) { return loads_[a] < loads_[b]; });
+    const size_t busiest = order.back();
+    const Pattern* tried = nullptr;
+    for (const size_t other : order) {
+      if (other == busiest || (tried != nullptr && *tried == owners_[other])) {
+        continue;
+      }
+      if (Stop()) {
+        return false;
+      }
+      tried = &owners_[other];
+      Pattern first;
+      Pattern second;
+      PairSplit split(problem_, owners_[busiest], owners_[other], loads_[busiest]);
+      const bool found = split.Shorten(&first, &second);
+      passes_ += split.passes();
+      if (found) {
+        Set(busiest, std::move(first));
+        Set(other, std::move(second));
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // Gives pairs of owners better patterns with less work in all, all of them below the makespan.
+  // Where owners are many, each meets only some of the others.
+  bool LightenPairs() {
+    const double cap = Mean();
+    const size_t reach = std::max<size_t>(1, 2 * kPairs / owners_.size());
+    bool lightened = false;
+    for (size_t a = 0; a < owners_.size(); ++a) {
+      for (size_t b = a + 1; b < std::min(owners_.size(), a + 1 + reach) && !Stop(); ++b) {
+        Pattern first;
+        Pattern second;
+        PairSplit split(problem_, owners_[a], owners_[b], cap);
+        const bool found = split.Lighten(loads_[a] + loads_[b], &first, &second);
+        passes_ += split.passes();
+        if (found) {
+          Set(a, std::move(first));
+          Set(b, std::move(second));
+          lightened = true;
+        }
+      }
+    }
+    return lightened;
+  }
+
+  const BalanceProblem& problem_;
+  const std::function<bool()>& stop_;
+  std::vector<Pattern>& owners_;
+  std::vector<double> loads_;
+  int64_t passes_ = 0;
+};
 
 }  // namespace
 
 void ImproveByPairs(const BalanceProblem& problem, const std::function<bool()>& stop,
                     std::vector<Pattern>* owners) {
-  std::vector<double> loads;
-  for (const Pattern& pattern : *owners) {
-    loads.push_back(SecondsOf(problem, pattern));
-  }
-  for (int round = 0; round < kRounds && !stop(); ++round) {
-    size_t left = 20 * owners->size() + 100;
-    while (left > 0 && RelieveBusiest(problem, stop, &loads, owners)) {
-      --left;
-    }
-    const double busiest = *std::max_element(loads.begin(), loads.end());
-    bool lightened = false;
-    for (int sweep = 0; sweep < kSweeps && busiest < MakespanOf(problem, *owners); ++sweep) {
-      if (!LightenPairs(problem, stop, &loads, owners)) {
-        break;
-      }
-      lightened = true;
-    }
-    if (!lightened) {
-      return;
-    }
-  }
+  PairSearch(problem, stop, owners).Run();
 }
 
 }  // namespace dmuon::scheduler

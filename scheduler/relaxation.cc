@@ -8,7 +8,8 @@ namespace dmuon::scheduler {
 namespace {
 
 constexpr size_t kAllPatterns = 6000;  // fewer than these are all made at once
-constexpr int kGridCells = 8192;       // of the pricing grid
+constexpr int kGridCells = 4096;       // of the pricing grid
+constexpr int kFineCells = 65536;      // where that cannot decide
 constexpr size_t kNearBest = 1500;     // most patterns that enrich a pool
 constexpr int kPricingRounds = 600;    // of pricing, for one makespan
 constexpr int kPricingRoundsPerBound = 10;
@@ -23,7 +24,7 @@ class Judgement {
         cap_(cap),
         budget_(problem.owners - problem.filler_seconds / cap),
         pool_(pool),
-        pricer_(problem, cap, pool->complete() ? 1 : kGridCells) {
+        pricer_(std::make_unique<PatternPricer>(problem, cap, pool->complete() ? 1 : kGridCells)) {
     std::vector<size_t> indices;
     program_ = ProgramOf(problem, *pool, cap, pool->complete(), &indices);
     for (const size_t index : indices) {
@@ -45,7 +46,12 @@ class Judgement {
         return Verdict::kOpen;
       }
       prices_ = relaxed.kind_prices;
-      const bool added = !pool_->complete() && AddColumn(relaxed);
+      bool added = !pool_->complete() && AddColumn(relaxed);
+      if (!added && !pool_->complete() && !fine_ && !Excludes(relaxed)) {
+        pricer_ = std::make_unique<PatternPricer>(problem_, cap_, kFineCells);
+        fine_ = true;
+        added = AddColumn(relaxed);
+      }
       if ((!added || round % kPricingRoundsPerBound == 0) && Excludes(relaxed)) {
         return Verdict::kExcluded;
       }
@@ -63,7 +69,7 @@ class Judgement {
   // A distribution within the cap costs at most the budget, so the patterns that it uses fall short
   // of the best worth by no more than the slack of all owners together.
   bool Enrich() {
-    const double best = pricer_.BestValueAtMost(prices_);
+    const double best = pricer_->BestValueAtMost(prices_);
     double slack = budget_ + best * problem_.owners + kRounding * problem_.owners;
     for (size_t kind = 0; kind < problem_.kinds.size(); ++kind) {
       slack -= prices_[kind] * problem_.kinds[kind].count;
@@ -72,7 +78,7 @@ class Judgement {
     std::vector<Pattern> found;
     for (double short_of = 1e-3; !complete; short_of *= 2.0) {
       complete = short_of >= slack;
-      auto patterns = pricer_.PatternsWorth(prices_, best - std::min(short_of, slack), kNearBest);
+      auto patterns = pricer_->PatternsWorth(prices_, best - std::min(short_of, slack), kNearBest);
       if (!patterns) {
         complete = false;
         break;
@@ -87,7 +93,7 @@ class Judgement {
 
  private:
   bool AddColumn(const PatternProgram::Relaxed& relaxed) {
-    const Pattern pattern = pricer_.GoodPattern(relaxed.kind_prices);
+    const Pattern pattern = pricer_->GoodPattern(relaxed.kind_prices);
     PatternColumn column{pattern, SecondsOf(problem_, pattern)};
     if (WorthOf(relaxed, column) <= relaxed.owner_price + kLeastWorth || !pool_->Add(pattern)) {
       return false;
@@ -114,7 +120,7 @@ class Judgement {
         best = std::max(best, WorthOf(relaxed, column));
       }
     } else {
-      best = pricer_.BestValueAtMost(relaxed.kind_prices);
+      best = pricer_->BestValueAtMost(relaxed.kind_prices);
     }
     double least_cost = -best * problem_.owners;
     for (size_t kind = 0; kind < problem_.kinds.size(); ++kind) {
@@ -127,7 +133,8 @@ class Judgement {
   double cap_;
   double budget_;  // of all patterns together, in units of the cap
   PatternPool* pool_;
-  PatternPricer pricer_;
+  std::unique_ptr<PatternPricer> pricer_;
+  bool fine_ = false;  // the pricer's grid
   std::unique_ptr<PatternProgram> program_;
   std::vector<PatternColumn> columns_;  // of the program, costs in seconds
   std::vector<double> prices_;          // of the last relaxation
