@@ -183,7 +183,11 @@ class PairSearch {
       PairSplit split(problem_, owners_[busiest], owners_[other], loads_[busiest]);
       const bool found = split.Shorten(&first, &second);
       passes_ += split.passes();
-      if (found) {
+      // More work in all must not lift the mean to where the busiest was.
+      if (found && Mean() + (SecondsOf(problem_, first) + SecondsOf(problem_, second) -
+                             loads_[busiest] - loads_[other]) /
+                                problem_.owners <
+                       loads_[busiest]) {
         Set(busiest, std::move(first));
         Set(other, std::move(second));
         return true;
