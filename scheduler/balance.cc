@@ -56,6 +56,9 @@ class Search {
     result_.greedy = LongestFirst(problem_);
     best_ = LongestPossible();
     Offer(result_.greedy.empty() ? LargestFirst(problem_) : result_.greedy);
+    if (problem_.owners == 1 && !result_.owners.empty()) {
+      result_.lower_bound = best_;  // there is nothing to choose
+    }
     if (!Done()) {
       if (pool_.AddAll(best_)) {
         SearchAllPatterns();

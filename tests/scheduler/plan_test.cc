@@ -90,6 +90,20 @@ TEST(Plan, DoesNotDependOnRegistrationOrder) {
   }
 }
 
+TEST(Plan, DoesNotDependOnRegistrationOrderWithBatchingCosts) {
+  PlanOptions options{3};
+  options.profile = LoadCostProfile("a800");
+  options.auto_precision = kernels::ElementType::kFloat16;
+  options.link_bytes_per_s = 1e10;
+  const auto bytes = [&options](const std::vector<std::string>& parameters) {
+    return SerializePlan(MakePlan(ParseSessionSpec(SpecText(parameters)), options));
+  };
+  const std::string expected = bytes(MixedParameters());
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    EXPECT_EQ(bytes(Shuffled(MixedParameters(), seed)), expected);
+  }
+}
+
 TEST(Plan, HashSeesWhatOwnersMustAgreeOn) {
   const std::vector<std::string> parameters = MixedParameters();
   std::set<std::string> hashes;
