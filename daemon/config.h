@@ -32,6 +32,12 @@ struct Config {
   bool batched = false;  // GPUs: one library call for many matrices; bits depend on the batch then
   // [plan]
   int64_t bucket_mib = 32;
+  std::string profile;           // shipped name or file; empty: useful flops
+  std::string profile_entry;     // device of a tuning file
+  double link_gbytes_per_s = 0;  // of an owner's link each way; 0: communication is not counted
+  double memory_gib = 0;         // of an owner's state and buckets; 0: no limit
+  double solver_s = 3;           // never more than half of heartbeat_s
+  int solver_nodes = 2000;       // of each integer program
   // [session]
   bool exit_after_session = false;
   // [log]

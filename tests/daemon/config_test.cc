@@ -71,6 +71,11 @@ tuning = "/var/t.json"
 batched = true
 [plan]
 bucket_mib = 7
+profile = "a800"
+link_gbytes_per_s = 25
+memory_gib = 70.5
+solver_s = 2
+solver_nodes = 99
 [session]
 exit_after_session = true
 [log]
@@ -88,6 +93,11 @@ level = "debug"
   EXPECT_EQ(config.tuning, "/var/t.json");
   EXPECT_TRUE(config.batched);
   EXPECT_EQ(config.bucket_mib, 7);
+  EXPECT_EQ(config.profile, "a800");
+  EXPECT_EQ(config.link_gbytes_per_s, 25);
+  EXPECT_EQ(config.memory_gib, 70.5);
+  EXPECT_EQ(config.solver_s, 2);
+  EXPECT_EQ(config.solver_nodes, 99);
   EXPECT_TRUE(config.exit_after_session);
   EXPECT_EQ(config.log_level, "debug");
 }
@@ -165,6 +175,10 @@ TEST(Config, RefusesValuesOutOfRange) {
   test::ExpectNames(Refusal({"--log-level", "loud"}), {"log.level", "loud", "warn"});
   test::ExpectNames(Refusal({"--threads=-1"}), {"owner.threads", "-1", "0 and 4096"});
   test::ExpectNames(Refusal({"--bucket-mib", "0"}), {"plan.bucket_mib", "0"});
+  test::ExpectNames(Refusal({"--memory-gib=-1"}), {"plan.memory_gib", "-1"});
+  test::ExpectNames(Refusal({"--solver-seconds", "0"}), {"plan.solver_s", "0"});
+  test::ExpectNames(Refusal({"--profile", "a900"}), {"plan.profile", "a900", "a800"});
+  test::ExpectNames(Refusal({"--profile-entry", "gpu"}), {"plan.profile_entry", "gpu"});
   test::ExpectNames(FileRefusal("[owner]\nthreads = 9999999999\n"),
                     {"owner.threads", "9999999999", "out of range"});
 }
