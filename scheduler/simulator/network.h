@@ -1,6 +1,7 @@
 // The links of the devices that take part, and what travels on them.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -19,11 +20,14 @@ struct LinkBytes {
   double busiest_nic_in = 0.0;
 };
 
+// What a network will carry. Collectives load all links of a kind alike, so one stands for all.
+enum class Load { kCollectives, kCollectivesAndBuckets };
+
 class Network {
  public:
   // `cluster`, `events` and `activity` outlive the network. Everything that is under way counts as
-  // communication there.
-  Network(const Cluster& cluster, const Placement& placement, EventQueue* events,
+  // communication there. Under Load::kCollectives only those and Agree may be called.
+  Network(const Cluster& cluster, const Placement& placement, Load load, EventQueue* events,
           Activity* activity);
 
   // All-gather of `bytes` (what every rank then holds) or its mirror image, the reduce-scatter of
@@ -57,21 +61,38 @@ class Network {
   enum class Direction { kOut, kIn };
   using Links = std::vector<std::unique_ptr<Link>>;
 
-  void Collective(double bytes, double latency_s, Action done);
+  // Something under way. Actions hold a pointer to it, which is small enough for them to need no
+  // memory of their own: a large cluster has millions.
+  struct Transfer {
+    int64_t parts_left = 0;  // links that it has not passed
+    double latency_s = 0.0;  // from the last of them until it is there
+    double not_before = 0.0;
+    Message message;
+    Action started;
+    Action done;
+  };
+
+  Transfer* Begin(Action done);
+  void PartDone(Transfer* transfer);
+  void SenderDone(Transfer* transfer);
+  void Finish(Transfer* transfer);
+  void SendPart(const Links& links, double bytes, Transfer* transfer);
   void InNode(Direction direction, int node, int local, double bytes, Action done);
-  void Wire(const Message& message, Action started, Action done);
   void Stage(Link* link, const LinkSpeed& speed, double bytes, Action started, Action done);
+  void Wire(const Message& message, Action started, Action done);
+  void WireStarted(Transfer* transfer);
   size_t device(int node, int local) const;
   size_t nic(int node, int local) const;
   Links MakeLinks(size_t count, double bytes_per_s);
-  Action Counted(Action done);
 
   const Cluster& cluster_;
   Placement placement_;
   EventQueue* events_;
   Activity* activity_;
-  int nics_per_node_;  // 0 on one node
-  // A collective's bytes pass an outgoing and an incoming port; counted once.
+  int nics_per_node_;          // 0 on one node
+  double ports_a_link_ = 1.0;  // that one link stands for
+  double nics_a_link_ = 1.0;
+  // A collective's bytes pass an outgoing and an incoming port, so these are subtracted once.
   double collective_port_bytes_ = 0.0;
   Links ports_out_;
   Links ports_in_;
@@ -80,6 +101,8 @@ class Network {
   Links hosts_out_;  // empty without host links
   Links hosts_in_;
   Links fabric_;  // one, or empty
+  std::deque<Transfer> transfers_;
+  std::vector<Transfer*> free_transfers_;
 };
 
 }  // namespace dmuon::simulator

@@ -86,9 +86,11 @@ SystemResult Simulate(System system, const Scenario& scenario) {
   const std::vector<Layer> layers = LayersOf(scenario.spec);
   EventQueue events;
   Activity activity(&events);
-  Network network(scenario.cluster, PlaceOn(scenario.cluster, scenario.options.gpus), &events,
-                  &activity);
-  Devices devices(scenario.options.gpus, scenario.options.owners_apart, &events, &activity, spans);
+  Network network(scenario.cluster, PlaceOn(scenario.cluster, scenario.options.gpus),
+                  system == System::kDmuond ? Load::kCollectivesAndBuckets : Load::kCollectives,
+                  &events, &activity);
+  Devices devices(system == System::kDmuond ? scenario.options.gpus : 0,
+                  scenario.options.owners_apart, &events, &activity, spans);
   TrainingLoop loop(layers, TrainingOf(system, scenario), &network, &devices, &events, spans);
   const std::unique_ptr<Optimizer> optimizer =
       MakeOptimizer(system, {scenario, layers, &events, &network, &devices, &loop, spans});

@@ -12,10 +12,10 @@ using test::SmallCluster;
 // One network and the times at which things are done.
 class NetworkTest : public ::testing::Test {
  protected:
-  Network& Make(Cluster cluster) {
+  Network& Make(Cluster cluster, Load load = Load::kCollectivesAndBuckets) {
     cluster_ = std::move(cluster);
     network_ = std::make_unique<Network>(
-        cluster_, Placement{cluster_.nodes, cluster_.gpus_per_node}, &events_, &activity_);
+        cluster_, Placement{cluster_.nodes, cluster_.gpus_per_node}, load, &events_, &activity_);
     return *network_;
   }
   Action Note() {
@@ -104,6 +104,16 @@ TEST_F(NetworkTest, AllGatherOfTwoNodesSendsHalfToEach) {
   EXPECT_DOUBLE_EQ(network_->bytes().intra_node, 2 * 4e8);
   EXPECT_DOUBLE_EQ(network_->bytes().busiest_nic_in, 1e8);  // half a result over two cards
   EXPECT_DOUBLE_EQ(done_[0], 1.0 + 1e-4 + 1e-5);            // the cards' time; one hop of each kind
+}
+
+// As above, without a link for each device.
+TEST_F(NetworkTest, OneLinkStandsForAllOfACollective) {
+  Make(SmallCluster(2, 2), Load::kCollectives).GatherOrScatter(4e8, Note());
+  events_.Run();
+  EXPECT_DOUBLE_EQ(network_->bytes().nic, 4e8);
+  EXPECT_DOUBLE_EQ(network_->bytes().intra_node, 2 * 4e8);
+  EXPECT_DOUBLE_EQ(network_->bytes().busiest_nic_in, 1e8);
+  EXPECT_DOUBLE_EQ(done_[0], 1.0 + 1e-4 + 1e-5);
 }
 
 TEST_F(NetworkTest, AllReduceIsBothHalves) {

@@ -34,8 +34,8 @@ TEST(Overlap, APushThatFitsUnderBackwardIsNotExposed) {
   session.options().sharded = false;
   const double push = kLatency + 65536 * 4 / 1e8;
   for (const double tokens : {20e6, 100e6}) {  // a layer's backward takes longer than a push
-    session.options().tokens = tokens * 1e-3 * 1000;
-    const double forward = kForward * tokens * 1e-3;
+    session.options().tokens = tokens;
+    const double forward = kForward * tokens / 1000;
     const SystemResult result = session.Run(System::kDmuond);
     // Only the push of h.0, whose gradient comes last, and the publish of h.0 are waited for; those
     // of h.1 go beside them on another owner's links.
@@ -52,19 +52,26 @@ TEST(Overlap, OneLayerHasNothingToHideBehind) {
   EXPECT_NEAR(result.step_s, 3 * kForward + 2 * push + kAgreement, 1e-9);
 }
 
-// One owner of many layers whose publish takes ten times as long as a layer's forward pass: the
-// forward pass starts with the first bucket and then keeps up with the link.
-TEST(Overlap, ForwardStartsWithTheFirstBucket) {
-  Session session(Blocks(8), SmallCluster(2, 1));
+// Eight layers, a bucket each; owner 0 has the even ones, owner 1 the odd ones. A transfer takes as
+// long as ten forward or five backward passes of a layer.
+TEST(Overlap, TransfersGoOnWhileLayersAreComputed) {
+  Session session(Blocks(8), SmallCluster(2, 1), test::kNever, 1);
   session.options().sharded = false;
+  ASSERT_EQ(session.plan().buckets.size(), 8U);
+  for (uint32_t i = 0; i < 8; ++i) {
+    session.plan().pieces[i].owners = {i % 2};
+    session.plan().buckets[i].owner = i % 2;
+  }
   const double transfer = 65536 * 4 / 1e8;
-  session.options().tokens = 0.1 * transfer / kForward * 1000;
-  const double forward = 0.1 * transfer;
-  // Owners have 4 buckets each at most (bucket_bytes is far larger than a block, so one each).
-  ASSERT_EQ(session.plan().buckets.size(), 2U);
+  session.options().tokens = 1000 * 0.1 * transfer / kForward;
   const SystemResult result = session.Run(System::kDmuond);
-  EXPECT_GE(result.step_s, 4 * transfer + kLatency + forward);
-  EXPECT_NEAR(result.forward_s, 8 * forward, 1e-9);
+  // Layer 6 is the first even one to be ready, after two backward passes. Four even buckets then
+  // follow each other on one link, long after the 8 passes have ended. After the commit, four
+  // buckets go out on each owner's link and the last two layers are computed.
+  const double commit = (2 * 0.2 + 4) * transfer + kLatency + kAgreement;
+  EXPECT_NEAR(result.optimizer_step_s, commit - 8 * 0.2 * transfer, 1e-9);
+  EXPECT_NEAR(result.step_s, commit + 4 * transfer + kLatency + 2 * 0.1 * transfer, 1e-9);
+  EXPECT_NEAR(result.communication_s, result.step_s - 24 * 0.1 * transfer, 1e-9);
 }
 
 TEST(Overlap, ClippingWaitsForTheNorm) {

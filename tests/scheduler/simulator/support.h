@@ -39,20 +39,22 @@ inline Cluster WithoutLinks(Cluster cluster) {
   return cluster;
 }
 
-inline scheduler::Plan PlanOf(const SessionSpec& spec, int owners) {
+inline scheduler::Plan PlanOf(const SessionSpec& spec, int owners, int64_t bucket_bytes) {
   scheduler::PlanOptions options;
   options.owners = owners;
+  options.bucket_bytes = bucket_bytes;
   return scheduler::MakePlan(spec, options);
 }
 
 // A session with everything that a simulation needs, of one device a rank.
 class Session {
  public:
-  Session(const std::string& spec, Cluster cluster, double memory_bytes_per_s = kNever)
+  Session(const std::string& spec, Cluster cluster, double memory_bytes_per_s = kNever,
+          int64_t bucket_bytes = 32 << 20)
       : spec_(ParseSessionSpec(spec)),
         cluster_(std::move(cluster)),
         profile_(SimpleProfile(memory_bytes_per_s)),
-        plan_(PlanOf(spec_, cluster_.nodes * cluster_.gpus_per_node)) {
+        plan_(PlanOf(spec_, cluster_.nodes * cluster_.gpus_per_node, bucket_bytes)) {
     options_.gpus = plan_.owners;
     options_.tokens = 1000.0;
     options_.control_s = 0.0;
@@ -62,7 +64,7 @@ class Session {
   RunOptions& options() { return options_; }
   SessionSpec& spec() { return spec_; }
   Cluster& cluster() { return cluster_; }
-  const scheduler::Plan& plan() const { return plan_; }
+  scheduler::Plan& plan() { return plan_; }
 
   SystemResult Run(System system) const {
     return Simulate(system, {spec_, plan_, cluster_, *profile_, options_});
