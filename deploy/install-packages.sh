@@ -11,6 +11,7 @@ build_packages=(
   libopenmpi-dev                                                 # MPI
   libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev  # control plane
   libdnnl-dev                                                    # CPU kernels
+  coinor-libcbc-dev                                              # the scheduler's integer programs
   libspdlog-dev libfmt-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev
 )
 # Micro-kernels for x86; Debian has them there only, and the build does without them.

@@ -27,6 +27,7 @@ struct AnalyticModel {
   double memory_bytes_per_s = 0.0;              // sustained
   double launch_s = 0.0;
   double muon_bytes_per_element = 0.0;
+  std::optional<ElementType> auto_precision;
   std::optional<int64_t> memory_bytes;
   std::optional<double> link_bytes_per_s;
 };
@@ -91,6 +92,7 @@ class AnalyticProfile : public CostProfile {
     return bytes / model_.memory_bytes_per_s;
   }
 
+  std::optional<ElementType> auto_precision() const override { return model_.auto_precision; }
   std::optional<int64_t> memory_bytes() const override { return model_.memory_bytes; }
   std::optional<double> memory_bytes_per_s() const override { return model_.memory_bytes_per_s; }
   std::optional<double> link_bytes_per_s() const override { return model_.link_bytes_per_s; }
@@ -135,10 +137,10 @@ void CheckNotes(const Json& json, const spec::KeyPath& path, std::string_view ke
 }  // namespace
 
 CostProfilePtr ReadAnalyticProfile(const Json& json, const spec::KeyPath& path) {
-  spec::CheckKeys(
-      json, path,
-      {"format", "name", "sources", "assumptions", "gemm", "memory_bytes", "memory_bytes_per_s",
-       "memory_sustained", "launch_s", "muon_bytes_per_element", "link_bytes_per_s"});
+  spec::CheckKeys(json, path,
+                  {"format", "name", "sources", "assumptions", "auto_precision", "gemm",
+                   "memory_bytes", "memory_bytes_per_s", "memory_sustained", "launch_s",
+                   "muon_bytes_per_element", "link_bytes_per_s"});
   CheckNotes(json, path, "sources");
   CheckNotes(json, path, "assumptions");
   AnalyticModel model;
@@ -156,6 +158,10 @@ CostProfilePtr ReadAnalyticProfile(const Json& json, const spec::KeyPath& path) 
       ReadPositive(json, path, "memory_bytes_per_s") * ReadShare(json, path, "memory_sustained");
   model.launch_s = ReadCost(json, path, "launch_s");
   model.muon_bytes_per_element = ReadCost(json, path, "muon_bytes_per_element");
+  if (const Json* precision = spec::Find(json, "auto_precision")) {
+    model.auto_precision =
+        spec::ReadEnum(*precision, spec::KeyPath(path, "auto_precision"), kPrecisionNames);
+  }
   if (const Json* bytes = spec::Find(json, "memory_bytes")) {
     model.memory_bytes =
         spec::ReadInteger(*bytes, spec::KeyPath(path, "memory_bytes"), 1, int64_t{1} << 50);

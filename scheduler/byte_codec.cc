@@ -20,6 +20,11 @@ void ByteWriter::Real(double value) {
   }
 }
 
+void ByteWriter::Text(std::string_view text) {
+  Integer(text.size());
+  Raw(text);
+}
+
 void ByteReader::Refuse(const std::string& what) {
   throw std::invalid_argument("plan bytes: " + what +
                               "; owners must all run the same version of dmuond");
@@ -66,6 +71,13 @@ double ByteReader::Real(const char* what) {
     Refuse(std::string(what) + " is not finite");
   }
   return value;
+}
+
+std::string ByteReader::Text(const char* what) {
+  const size_t size = Count(what);
+  std::string text(rest_.substr(0, size));
+  rest_.remove_prefix(size);
+  return text;
 }
 
 void ByteReader::End() const {

@@ -14,6 +14,7 @@ class ByteWriter {
   void Raw(std::string_view bytes) { bytes_ += bytes; }
   void Integer(uint64_t value);
   void Real(double value);
+  void Text(std::string_view text);
   template <typename E>
   void Enumerator(E value) {
     Integer(static_cast<uint64_t>(value));
@@ -35,6 +36,7 @@ class ByteReader {
   // How many entries follow; each takes at least one byte, so more cannot be honest.
   size_t Count(const char* what) { return Integer(rest_.size(), what); }
   double Real(const char* what);  // finite
+  std::string Text(const char* what);
   template <typename E>
   E Enumerator(E last, const char* what) {
     return static_cast<E>(Integer(static_cast<uint64_t>(last), what));

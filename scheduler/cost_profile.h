@@ -41,6 +41,8 @@ class CostProfile {
   // Reading and writing `bytes` of device memory, as AdamW does (28 bytes an element).
   virtual double ElementwiseSeconds(double bytes) const = 0;
 
+  // What `precision: auto` means on the device; unset where the profile does not say.
+  virtual std::optional<kernels::ElementType> auto_precision() const = 0;
   // Of the device; unset where the profile does not say.
   virtual std::optional<int64_t> memory_bytes() const = 0;
   virtual std::optional<double> memory_bytes_per_s() const = 0;  // sustained

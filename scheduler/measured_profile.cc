@@ -15,10 +15,6 @@ constexpr int64_t kMaxIterations = 64;
 
 constexpr spec::EnumName<kernels::Form> kRecordForms[] = {{"direct", kernels::Form::kDirect},
                                                           {"gram", kernels::Form::kGram}};
-constexpr spec::EnumName<kernels::ElementType> kRecordPrecisions[] = {
-    {"fp32", kernels::ElementType::kFloat32},
-    {"bf16", kernels::ElementType::kBFloat16},
-    {"fp16", kernels::ElementType::kFloat16}};
 
 // What decides the arithmetic of a shape, and so its time.
 struct Numerics {
@@ -60,7 +56,7 @@ using Curve = std::map<int64_t, double>;
 
 // Linear between the measured batches and down to 0; beyond the largest, every further matrix costs
 // what one costs there on average.
-double SecondsOf(const Curve& curve, int64_t count) {
+double CurveSeconds(const Curve& curve, int64_t count) {
   const auto above = curve.lower_bound(count);
   if (above == curve.end()) {
     const auto& [batch, seconds] = *curve.rbegin();
@@ -94,9 +90,11 @@ class MeasuredProfile : public CostProfile {
   using Key = std::pair<Numerics, Shape>;
 
   MeasuredProfile(std::string name, double elementwise_bytes_per_s,
+                  std::optional<kernels::ElementType> auto_precision,
                   std::optional<int64_t> memory_bytes, std::map<Key, Curve> curves)
       : name_(std::move(name)),
         elementwise_bytes_per_s_(elementwise_bytes_per_s),
+        auto_precision_(auto_precision),
         memory_bytes_(memory_bytes),
         curves_(std::move(curves)) {}
 
@@ -109,7 +107,7 @@ class MeasuredProfile : public CostProfile {
     }
     const Key wanted{NumericsOfOptions(options), {rows, cols}};
     const auto& [key, curve] = *Nearest(wanted);
-    const double seconds = SecondsOf(curve, count);
+    const double seconds = CurveSeconds(curve, count);
     return key == wanted
                ? seconds
                : seconds * (FlopsOf(wanted.second, wanted.first) / FlopsOf(key.second, key.first));
@@ -130,6 +128,7 @@ class MeasuredProfile : public CostProfile {
     return bytes / elementwise_bytes_per_s_;
   }
 
+  std::optional<kernels::ElementType> auto_precision() const override { return auto_precision_; }
   std::optional<int64_t> memory_bytes() const override { return memory_bytes_; }
   std::optional<double> memory_bytes_per_s() const override { return elementwise_bytes_per_s_; }
   std::optional<double> link_bytes_per_s() const override { return std::nullopt; }
@@ -167,6 +166,7 @@ class MeasuredProfile : public CostProfile {
 
   std::string name_;
   double elementwise_bytes_per_s_;
+  std::optional<kernels::ElementType> auto_precision_;
   std::optional<int64_t> memory_bytes_;
   std::map<Key, Curve> curves_;  // not empty
 };
@@ -188,7 +188,7 @@ Numerics ReadNumerics(const Json& record, const spec::KeyPath& path) {
   const auto read = [&](const char* key, const auto& table) {
     return spec::ReadEnum(Require(record, path, key), spec::KeyPath(path, key), table);
   };
-  numerics.precision = read("precision", kRecordPrecisions);
+  numerics.precision = read("precision", kPrecisionNames);
   numerics.form = read("form", kRecordForms);
   numerics.iterations = static_cast<int>(spec::ReadInteger(
       Require(record, path, "iterations"), spec::KeyPath(path, "iterations"), 1, kMaxIterations));
@@ -228,6 +228,11 @@ CostProfilePtr ReadEntry(const Json& entry, const spec::KeyPath& path, const std
     memory_bytes =
         spec::ReadInteger(*bytes, spec::KeyPath(device_path, "memory_bytes"), 1, int64_t{1} << 50);
   }
+  // A GPU computes in fp16 where nothing else is asked for; what a CPU does depends on the CPU.
+  std::optional<kernels::ElementType> auto_precision;
+  if (Require(device, device_path, "kind") == "cuda") {
+    auto_precision = kernels::ElementType::kFloat16;
+  }
   const spec::KeyPath records_path(path, "records");
   const Json& records = Require(entry, path, "records");
   if (!records.is_array() || records.empty()) {
@@ -237,8 +242,9 @@ CostProfilePtr ReadEntry(const Json& entry, const spec::KeyPath& path, const std
   for (size_t i = 0; i < records.size(); ++i) {
     ReadRecord(records[i], spec::KeyPath(records_path, i), &curves);
   }
-  return std::make_shared<MeasuredProfile>(
-      name, ReadPositive(entry, path, "elementwise_bytes_per_s"), memory_bytes, std::move(curves));
+  return std::make_shared<MeasuredProfile>(name,
+                                           ReadPositive(entry, path, "elementwise_bytes_per_s"),
+                                           auto_precision, memory_bytes, std::move(curves));
 }
 
 std::string ListKeys(const Json& entries) {

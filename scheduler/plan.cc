@@ -2,101 +2,61 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
-#include <queue>
 #include <stdexcept>
 
 #include "proto/bucket_message.h"
+#include "scheduler/assignment.h"
+#include "scheduler/balance.h"
+#include "scheduler/pieces.h"
 #include "scheduler/same_numerics.h"
 
 namespace dmuon::scheduler {
 namespace {
 
-// AdamW reads gradient, master and two moments and writes the last three: 28 bytes an element.
-constexpr double kElementwiseBytes = 28.0;
-// What a byte of an elementwise piece costs in useful flops of a Muon piece. Between a CPU core
-// pair (0.5 Tflop/s against 20 GB/s: 25) and a GPU (150 and more); elementwise work is a few
-// percent of a step, so its exact price hardly moves a plan.
-constexpr double kFlopsPerByte = 32.0;
-
-void AppendMuonPieces(const ParameterSpec& parameter, Piece piece, const MuonSettings& settings,
-                      kernels::ElementType auto_precision, std::vector<Piece>* pieces) {
-  for (const StridedMatrix& matrix : MatricesOf(parameter)) {
-    if (matrix.rows != piece.geometry.rows || matrix.cols != piece.geometry.cols) {
-      piece.muon = NumericsOf(settings, matrix.rows, matrix.cols, auto_precision);
-    }
-    piece.geometry = matrix;
-    pieces->push_back(piece);
+double BusiestSeconds(const std::vector<OwnerLoad>& loads) {
+  double busiest = 0.0;
+  for (const OwnerLoad& load : loads) {
+    busiest = std::max(busiest, load.seconds());
   }
+  return busiest;
 }
 
-void AppendBlocks(int64_t elements, int64_t block, Piece piece, std::vector<Piece>* pieces) {
-  for (int64_t base = 0; base < elements; base += block) {
-    const int64_t count = std::min(block, elements - base);
-    piece.geometry = {base, 1, count, count};
-    pieces->push_back(piece);
-  }
+// Which owner has which number tells nothing: the fullest comes first.
+std::vector<Pattern> Ordered(const BalanceProblem& problem, std::vector<Pattern> owners) {
+  std::stable_sort(owners.begin(), owners.end(), [&problem](const Pattern& a, const Pattern& b) {
+    const double seconds_a = SecondsOf(problem, a);
+    const double seconds_b = SecondsOf(problem, b);
+    return seconds_a != seconds_b ? seconds_a > seconds_b : a > b;
+  });
+  return owners;
 }
 
-std::vector<Piece> MakePieces(const SessionSpec& spec, const PlanOptions& options) {
-  std::vector<Piece> pieces;
-  for (uint32_t i = 0; i < spec.parameters.size(); ++i) {
-    const ParameterSpec& parameter = spec.parameters[i];
-    Piece piece;
-    piece.parameter = i;
-    piece.group = static_cast<uint32_t>(parameter.group);
-    piece.rule = parameter.rule;
-    if (parameter.rule == Rule::kMuon) {
-      AppendMuonPieces(parameter, piece, spec.groups[piece.group].muon, options.auto_precision,
-                       &pieces);
-    } else {
-      AppendBlocks(parameter.elements(), options.elementwise_block, piece, &pieces);
-    }
+// Finds owners and loads of all pieces.
+void AssignOwners(const SessionSpec& spec, const PlanOptions& options, Plan* plan) {
+  const CostProfilePtr profile = options.profile ? options.profile : ArithmeticProfile();
+  PieceKinds kinds = KindsOf(spec, options, *profile, plan->pieces);
+  Balance balance = SolveBalance(kinds.problem, {options.solver_nodes, options.solver_seconds});
+  const auto assign = [&](const std::vector<Pattern>& owners) {
+    plan->loads = MatrixLoads(spec, kinds, plan->pieces, owners);
+    PlaceBlocks(spec, options, *profile, &plan->pieces, &plan->loads);
+    plan->makespan = BusiestSeconds(plan->loads);
+  };
+  std::vector<Pattern> owners = Ordered(kinds.problem, std::move(balance.owners));
+  if (!balance.greedy.empty()) {
+    assign(balance.greedy);
+    plan->greedy_makespan = plan->makespan;
   }
-  return pieces;
-}
-
-double CostOf(const Piece& piece) {
-  if (piece.rule == Rule::kAdamW) {
-    return static_cast<double>(piece.geometry.elements()) * kElementwiseBytes * kFlopsPerByte;
+  assign(owners);
+  // Blocks do not divide as the solver's filler does.
+  if (!balance.greedy.empty() && plan->greedy_makespan < plan->makespan) {
+    owners = Ordered(kinds.problem, std::move(balance.greedy));
+    assign(owners);
   }
-  return kernels::UsefulFlops(piece.geometry.rows, piece.geometry.cols, piece.muon.newton_schulz);
-}
-
-// Longest processing time first: the dearest piece that is left goes to the owner with the least
-// load. Ties go to the earlier piece and to the lower owner.
-void AssignOwners(Plan* plan) {
-  std::vector<double> costs(plan->pieces.size());
-  std::transform(plan->pieces.begin(), plan->pieces.end(), costs.begin(), CostOf);
-  std::vector<uint32_t> order(plan->pieces.size());
-  std::iota(order.begin(), order.end(), 0U);
-  std::stable_sort(order.begin(), order.end(),
-                   [&costs](uint32_t a, uint32_t b) { return costs[a] > costs[b]; });
-  using Load = std::pair<double, uint32_t>;
-  std::priority_queue<Load, std::vector<Load>, std::greater<>> least_loaded;
-  for (uint32_t owner = 0; owner < static_cast<uint32_t>(plan->owners); ++owner) {
-    least_loaded.emplace(0.0, owner);
-  }
-  plan->loads.resize(static_cast<size_t>(plan->owners));
-  for (const uint32_t index : order) {
-    const uint32_t owner = least_loaded.top().second;
-    least_loaded.pop();
-    Piece& piece = plan->pieces[index];
-    OwnerLoad& load = plan->loads[owner];
-    piece.owners = {owner};
-    load.cost += costs[index];
-    load.matrices += piece.rule == Rule::kMuon ? 1 : 0;
-    load.elements += static_cast<uint64_t>(piece.geometry.elements());
-    least_loaded.emplace(load.cost, owner);
-  }
-  // One piece is on one owner; owners + 1 pieces put two on one of them.
-  const double total = std::accumulate(costs.begin(), costs.end(), 0.0);
-  const auto owners = static_cast<size_t>(plan->owners);
-  plan->lower_bound = std::max(total / plan->owners, costs[order.front()]);
-  if (order.size() > owners) {
-    plan->lower_bound =
-        std::max(plan->lower_bound, costs[order[owners - 1]] + costs[order[owners]]);
-  }
+  PlaceMatrices(kinds, owners, &plan->pieces);
+  plan->lower_bound = std::min(balance.lower_bound, plan->makespan);
+  plan->stopped_by_clock = balance.stopped_by_clock;
+  plan->profile = profile->name();
+  plan->guesses = std::move(kinds.guesses);
 }
 
 void MakeBuckets(const SessionSpec& spec, int64_t bucket_bytes, Plan* plan) {
@@ -143,21 +103,21 @@ Plan MakePlan(const SessionSpec& spec, const PlanOptions& options) {
   if (plan.pieces.empty()) {
     throw SpecError("parameters: empty; there is nothing to plan");
   }
-  AssignOwners(&plan);
-  for (const OwnerLoad& load : plan.loads) {
-    plan.makespan = std::max(plan.makespan, load.cost);
-  }
+  AssignOwners(spec, options, &plan);
   MakeBuckets(spec, options.bucket_bytes, &plan);
   return plan;
 }
 
+double Plan::idle_share() const {
+  double busy = 0.0;
+  for (const OwnerLoad& load : loads) {
+    busy += load.seconds();
+  }
+  return makespan > 0.0 ? 1.0 - busy / (makespan * owners) : 0.0;
+}
+
 std::vector<std::vector<uint32_t>> BatchesOf(const Plan& plan, uint32_t owner) {
-  const auto less = [](const Piece* a, const Piece* b) {
-    const auto key = [](const Piece* p) {
-      return std::tuple_cat(std::tie(p->group, p->geometry.rows, p->geometry.cols), KeyOf(p->muon));
-    };
-    return key(a) < key(b);
-  };
+  const auto less = [](const Piece* a, const Piece* b) { return BatchKeyOf(*a) < BatchKeyOf(*b); };
   std::map<const Piece*, size_t, decltype(less)> batch_of(less);
   std::vector<std::vector<uint32_t>> batches;
   for (uint32_t index = 0; index < plan.pieces.size(); ++index) {

@@ -1,7 +1,7 @@
 // The plan as bytes: "DMPL", a version byte, then LEB128 varints; doubles as 8 little-endian bytes.
 //
 //     owners, numerics table, pieces, buckets     what the hash covers
-//     loads, makespan, lower bound                what a plan reports about itself
+//     loads, makespan and the like                what a plan reports about itself
 //
 // A numerics table entry is written once however many pieces have it. Buckets list their pieces as
 // differences. Everything is checked on the way in: the bytes cross a network.
@@ -17,9 +17,10 @@
 namespace dmuon::scheduler {
 namespace {
 
-constexpr std::string_view kMagic = "DMPL\x01";
+constexpr std::string_view kMagic = "DMPL\x02";
 constexpr uint64_t kMaxOwners = 1 << 20;
 constexpr uint64_t kMaxElements = uint64_t{1} << 42;
+constexpr uint64_t kMaxBytes = uint64_t{1} << 52;
 
 void WriteNumerics(const kernels::MuonOptions& options, ByteWriter* writer) {
   const kernels::NewtonSchulzOptions& newton_schulz = options.newton_schulz;
@@ -205,15 +206,68 @@ std::string PlanHash(const Plan& plan) {
   return text;
 }
 
+namespace {
+
+void WriteReport(const Plan& plan, ByteWriter* writer) {
+  for (const OwnerLoad& load : plan.loads) {
+    writer->Real(load.muon_seconds);
+    writer->Real(load.elementwise_seconds);
+    writer->Real(load.communication_seconds);
+    writer->Integer(load.matrices);
+    writer->Integer(load.elements);
+    writer->Integer(static_cast<uint64_t>(load.bytes.gradients));
+    writer->Integer(static_cast<uint64_t>(load.bytes.masters));
+    writer->Integer(static_cast<uint64_t>(load.bytes.moments));
+    writer->Integer(static_cast<uint64_t>(load.bytes.buckets));
+  }
+  writer->Real(plan.makespan);
+  writer->Real(plan.lower_bound);
+  writer->Real(plan.greedy_makespan);
+  writer->Integer(plan.stopped_by_clock ? 1 : 0);
+  writer->Text(plan.profile);
+  writer->Integer(plan.guesses.size());
+  for (const std::string& guess : plan.guesses) {
+    writer->Text(guess);
+  }
+}
+
+OwnerLoad ReadLoad(ByteReader* reader) {
+  const auto bytes = [reader] {
+    return static_cast<int64_t>(reader->Integer(kMaxBytes, "load bytes"));
+  };
+  OwnerLoad load;
+  load.muon_seconds = reader->Real("load");
+  load.elementwise_seconds = reader->Real("load");
+  load.communication_seconds = reader->Real("load");
+  load.matrices = reader->Integer(kMaxElements, "load matrices");
+  load.elements = reader->Integer(kMaxElements, "load elements");
+  load.bytes.gradients = bytes();
+  load.bytes.masters = bytes();
+  load.bytes.moments = bytes();
+  load.bytes.buckets = bytes();
+  return load;
+}
+
+void ReadReport(ByteReader* reader, Plan* plan) {
+  for (int owner = 0; owner < plan->owners; ++owner) {
+    plan->loads.push_back(ReadLoad(reader));
+  }
+  plan->makespan = reader->Real("makespan");
+  plan->lower_bound = reader->Real("lower bound");
+  plan->greedy_makespan = reader->Real("greedy makespan");
+  plan->stopped_by_clock = reader->Integer(1, "stopped by clock") == 1;
+  plan->profile = reader->Text("profile");
+  plan->guesses.resize(reader->Count("guess count"));
+  for (std::string& guess : plan->guesses) {
+    guess = reader->Text("guess");
+  }
+}
+
+}  // namespace
+
 std::string SerializePlan(const Plan& plan) {
   ByteWriter report;
-  for (const OwnerLoad& load : plan.loads) {
-    report.Real(load.cost);
-    report.Integer(load.matrices);
-    report.Integer(load.elements);
-  }
-  report.Real(plan.makespan);
-  report.Real(plan.lower_bound);
+  WriteReport(plan, &report);
   return AgreedBytes(plan) + report.bytes();
 }
 
@@ -227,14 +281,7 @@ Plan ParsePlan(const std::string& bytes) {
   }
   ReadPieces(&reader, &plan);
   ReadBuckets(&reader, &plan);
-  plan.loads.resize(static_cast<size_t>(plan.owners));
-  for (OwnerLoad& load : plan.loads) {
-    load.cost = reader.Real("load");
-    load.matrices = reader.Integer(kMaxElements, "load matrices");
-    load.elements = reader.Integer(kMaxElements, "load elements");
-  }
-  plan.makespan = reader.Real("makespan");
-  plan.lower_bound = reader.Real("lower bound");
+  ReadReport(&reader, &plan);
   reader.End();
   return plan;
 }

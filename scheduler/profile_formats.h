@@ -11,6 +11,11 @@ namespace dmuon::scheduler {
 inline constexpr std::string_view kAnalyticFormat = "dmuon-profile-1";
 inline constexpr std::string_view kTuningFormat = "dmuon-tuning-1";
 
+inline constexpr spec::EnumName<kernels::ElementType> kPrecisionNames[] = {
+    {"fp32", kernels::ElementType::kFloat32},
+    {"bf16", kernels::ElementType::kBFloat16},
+    {"fp16", kernels::ElementType::kFloat16}};
+
 // Both throw SpecError naming the key; the caller adds the file.
 CostProfilePtr ReadAnalyticProfile(const Json& json, const spec::KeyPath& path);
 CostProfilePtr ReadMeasuredProfile(const Json& json, const spec::KeyPath& path,

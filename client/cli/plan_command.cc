@@ -1,10 +1,8 @@
 // dmuonctl plan: which owner would update what, without starting anything.
-#include <cinttypes>
-#include <cstdio>
-#include <iostream>
-#include <nlohmann/json.hpp>
+#include <chrono>
 
 #include "client/cli/command.h"
+#include "client/cli/plan_report.h"
 #include "client/cli/text_file.h"
 #include "scheduler/plan.h"
 #include "scheduler/step_values.h"
@@ -12,83 +10,98 @@
 namespace dmuon::cli {
 namespace {
 
-constexpr size_t kMaxRows = 32;  // of the owner table
-
 struct PlanCommandOptions {
   std::string spec;
   int owners = 1;
   int64_t bucket_mib = 32;
   std::string precision = "auto";
+  std::string profile;
+  std::string profile_entry;
+  double link_gbytes_per_s = 0.0;
+  double memory_gib = 0.0;
+  scheduler::PlanOptions solver;  // its limits
+  std::string svg;
   bool json = false;
 };
 
-kernels::ElementType AutoPrecision(const std::string& name) {
+// What `auto` means is said by the option, or else by the profile, or else by this machine.
+kernels::ElementType AutoPrecision(const std::string& name, const scheduler::CostProfile* profile) {
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
     if (name == NameOf(dtype)) {
       return scheduler::ElementTypeOf(dtype);
     }
   }
+  if (profile != nullptr && profile->auto_precision()) {
+    return *profile->auto_precision();
+  }
   return kernels::MakeCpuDevice({1})->AutoPrecision();
 }
 
-nlohmann::json ToJson(const SessionSpec& spec, const scheduler::Plan& plan) {
-  nlohmann::json json = {{"model", spec.model},
-                         {"plan_hash", scheduler::PlanHash(plan)},
-                         {"owners", plan.owners},
-                         {"parameters", spec.parameters.size()},
-                         {"pieces", plan.pieces.size()},
-                         {"buckets", plan.buckets.size()},
-                         {"makespan_flops", plan.makespan},
-                         {"lower_bound_flops", plan.lower_bound},
-                         {"loads", nlohmann::json::array()}};
-  for (const scheduler::OwnerLoad& load : plan.loads) {
-    json["loads"].push_back(
-        {{"cost_flops", load.cost}, {"matrices", load.matrices}, {"elements", load.elements}});
+scheduler::PlanOptions PlanOptionsOf(const PlanCommandOptions& options) {
+  scheduler::PlanOptions plan_options = options.solver;
+  plan_options.owners = options.owners;
+  plan_options.bucket_bytes = options.bucket_mib << 20;
+  if (!options.profile.empty()) {
+    plan_options.profile = scheduler::LoadCostProfile(options.profile, options.profile_entry);
+  } else if (!options.profile_entry.empty()) {
+    throw InputError("--profile-entry names an entry of a --profile, which is missing");
   }
-  return json;
-}
-
-void PrintTable(const SessionSpec& spec, const scheduler::Plan& plan) {
-  uint64_t matrices = 0;
-  double total = 0.0;
-  for (const scheduler::OwnerLoad& load : plan.loads) {
-    matrices += load.matrices;
-    total += load.cost;
-  }
-  std::printf("plan %s: %zu parameters, %" PRIu64 " matrices, %zu pieces, %zu buckets, %d owners\n",
-              scheduler::PlanHash(plan).c_str(), spec.parameters.size(), matrices,
-              plan.pieces.size(), plan.buckets.size(), plan.owners);
-  std::printf("busiest owner %.4g Gflop, lower bound %.4g, gap %.2f%%, idle share %.2f%%\n",
-              plan.makespan / 1e9, plan.lower_bound / 1e9,
-              100.0 * (plan.makespan / plan.lower_bound - 1.0),
-              100.0 * (1.0 - total / (plan.makespan * plan.owners)));
-  if (matrices > 0 && matrices < static_cast<uint64_t>(plan.owners)) {
-    std::printf("fewer matrices than owners: some owners orthogonalise nothing\n");
-  }
-  std::printf("%8s %12s %10s %14s %8s\n", "owner", "Gflop", "matrices", "elements", "busy");
-  for (size_t i = 0; i < plan.loads.size() && i < kMaxRows; ++i) {
-    const scheduler::OwnerLoad& load = plan.loads[i];
-    std::printf("%8zu %12.4g %10" PRIu64 " %14" PRIu64 " %7.1f%%\n", i, load.cost / 1e9,
-                load.matrices, load.elements, 100.0 * load.cost / plan.makespan);
-  }
-  if (plan.loads.size() > kMaxRows) {
-    std::printf("     ... %zu more; --json lists all\n", plan.loads.size() - kMaxRows);
-  }
+  plan_options.auto_precision = AutoPrecision(options.precision, plan_options.profile.get());
+  plan_options.link_bytes_per_s = options.link_gbytes_per_s * 1e9;
+  plan_options.memory_limit_bytes = static_cast<int64_t>(options.memory_gib * (int64_t{1} << 30));
+  return plan_options;
 }
 
 int MakeAndPrintPlan(const PlanCommandOptions& options) {
   const SessionSpec spec = ReadSpecFile(options.spec);
-  scheduler::PlanOptions plan_options;
-  plan_options.owners = options.owners;
-  plan_options.bucket_bytes = options.bucket_mib << 20;
-  plan_options.auto_precision = AutoPrecision(options.precision);
-  const scheduler::Plan plan = scheduler::MakePlan(spec, plan_options);
+  scheduler::Plan plan;
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    plan = scheduler::MakePlan(spec, PlanOptionsOf(options));
+  } catch (const SpecError& error) {
+    throw InputError(options.spec + ": " + error.what());
+  } catch (const std::invalid_argument& error) {
+    throw InputError(error.what());
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  const PlanReport report{spec, plan, took.count()};
+  if (!options.svg.empty()) {
+    WritePlanSvg(report, options.svg);
+  }
   if (options.json) {
-    std::cout << ToJson(spec, plan).dump() << std::endl;
+    PrintPlanJson(report);
   } else {
-    PrintTable(spec, plan);
+    PrintPlanTable(report);
   }
   return 0;
+}
+
+void AddCostOptions(CLI::App* command, PlanCommandOptions* options) {
+  command->add_option("--profile", options->profile,
+                      "cost profile: a shipped name (a800, ...) or a file; else useful flops");
+  command->add_option("--profile-entry", options->profile_entry,
+                      "device of a tuning file, by its key, where it has several");
+  command
+      ->add_option("--link-gbytes-per-s", options->link_gbytes_per_s,
+                   "count gradients and parameters over an owner's link of 1e9 bytes/s times this "
+                   "each way (0: not counted)")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+  command
+      ->add_option("--memory-gib", options->memory_gib,
+                   "limit of each owner's state and buckets (0: none)")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+  command
+      ->add_option("--solver-seconds", options->solver.solver_seconds,
+                   "stop the solver after this; the plan then says so")
+      ->check(CLI::Range(0.0, 1e5))
+      ->capture_default_str();
+  command
+      ->add_option("--solver-nodes", options->solver.solver_nodes,
+                   "of branch and bound, for each integer program")
+      ->check(CLI::Range(1, 100000000))
+      ->capture_default_str();
 }
 
 }  // namespace
@@ -105,9 +118,12 @@ void AddPlanCommand(CLI::App* app, Action* action) {
       ->capture_default_str();
   command
       ->add_option("--precision", options->precision,
-                   "what `precision: auto` means on the owners (auto: as on this machine's CPU)")
+                   "what `precision: auto` means on the owners (auto: as the profile says, or "
+                   "else as on this machine's CPU)")
       ->check(CLI::IsMember({"auto", "bf16", "fp16", "fp32"}))
       ->capture_default_str();
+  AddCostOptions(command, options.get());
+  command->add_option("--svg", options->svg, "draw a bar for each owner into this file");
   command->add_flag("--json", options->json, "print JSON, with every owner");
   command->callback(
       [options, action] { *action = [options] { return MakeAndPrintPlan(*options); }; });
