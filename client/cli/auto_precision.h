@@ -7,8 +7,8 @@
 
 namespace dmuon::cli {
 
-// By the option ("bf16", ...), or where that is "auto" by the profile (may be null), or else by this
-// machine.
+// By the option ("bf16", ...), or where that is "auto" by the profile (may be null), or else by
+// this machine.
 kernels::ElementType AutoPrecision(const std::string& name, const scheduler::CostProfile* profile);
 
 }  // namespace dmuon::cli

@@ -19,7 +19,7 @@ def test_version():
 def test_help_lists_every_subcommand():
     done = dmuonctl("--help")
     assert done.returncode == 0
-    for command in ("replay", "plan", "status", "drain"):
+    for command in ("replay", "plan", "simulate", "status", "drain"):
         assert command in done.stdout
 
 
