@@ -1,9 +1,8 @@
 // Simulated time: what happens when, in one thread and without a clock.
 #pragma once
 
-#include <cstdint>
 #include <functional>
-#include <queue>
+#include <map>
 #include <vector>
 
 namespace dmuon::simulator {
@@ -24,20 +23,10 @@ class EventQueue {
   void Run();
 
  private:
-  struct Entry {
-    double time;
-    uint64_t number;
-    uint32_t slot;  // of the action: entries move often, actions never
-    bool operator>(const Entry& other) const {
-      return time != other.time ? time > other.time : number > other.number;
-    }
-  };
-
   double now_ = 0.0;
-  uint64_t posted_ = 0;
-  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> entries_;
-  std::vector<Action> actions_;
-  std::vector<uint32_t> free_slots_;
+  // By time: alike nodes do the same at exactly the same time, so there are far fewer times than
+  // actions.
+  std::map<double, std::vector<Action>> actions_;
 };
 
 }  // namespace dmuon::simulator

@@ -1,5 +1,7 @@
 #include "scheduler/simulator/simulator.h"
 
+#include <algorithm>
+
 #include "scheduler/simulator/optimizer.h"
 
 namespace dmuon::simulator {
@@ -106,8 +108,9 @@ SystemResult Simulate(System system, const Scenario& scenario) {
   result.backward_s = activity.seconds(Part::kBackward);
   result.optimizer_s = activity.seconds(Part::kOptimizer);
   result.communication_s = activity.seconds(Part::kCommunication);
-  result.idle_s = result.step_s - result.forward_s - result.backward_s - result.optimizer_s -
-                  result.communication_s;
+  const double explained =
+      result.forward_s + result.backward_s + result.optimizer_s + result.communication_s;
+  result.idle_s = std::max(0.0, result.step_s - explained);  // rounding may leave less than nothing
   result.optimizer_step_s = optimizer->updated_s() - loop.backward_done_s();
   result.bytes = network.bytes();
   if (system == System::kDmuond) {

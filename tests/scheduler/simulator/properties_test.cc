@@ -1,7 +1,7 @@
 // What holds for every model and cluster.
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <fstream>
 #include <numeric>
 #include <sstream>
@@ -118,11 +118,11 @@ TEST(Properties, RefusesAPlanOfOtherOwners) {
 #ifndef DMUON_SANITIZED
 TEST(Properties, FourThousandDevicesTakeSeconds) {
   Session session(Model("gpt2-124m.json"), SmallCluster(512, 8), 1e11);
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();  // of the processor: others may use the machine
   for (const System system : kSystems) {
     EXPECT_GT(session.Run(system).step_s, 0.0);
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 60.0);
 }
 #endif
 
