@@ -12,6 +12,8 @@
 #include <map>
 #include <sstream>
 
+#include "scheduler/cost_profile.h"
+
 namespace dmuon {
 namespace {
 
@@ -46,6 +48,17 @@ std::vector<Option> OptionsOf(Config& c) {
   add("timeouts.heartbeat_s", "--heartbeat-timeout", "silence of a lost owner").number =
       &c.heartbeat_s;
   add("plan.bucket_mib", "--bucket-mib", "bucket size limit in MiB").long_integer = &c.bucket_mib;
+  add("plan.profile", "--profile", "cost profile: shipped name or file; else useful flops").text =
+      &c.profile;
+  add("plan.profile_entry", "--profile-entry", "device of a tuning file, by its key").text =
+      &c.profile_entry;
+  add("plan.link_gbytes_per_s", "--link-gbytes-per-s", "of an owner's link; 0: not counted")
+      .number = &c.link_gbytes_per_s;
+  add("plan.memory_gib", "--memory-gib", "of an owner's state and buckets; 0: no limit").number =
+      &c.memory_gib;
+  add("plan.solver_s", "--solver-seconds", "limit of the plan's solver").number = &c.solver_s;
+  add("plan.solver_nodes", "--solver-nodes", "limit of each integer program").integer =
+      &c.solver_nodes;
   add("session.exit_after_session", "--exit-after-session", "leave when the first session ends")
       .boolean = &c.exit_after_session;
   add("log.level", "--log-level", "trace, debug, info, warn or error").text = &c.log_level;
@@ -128,6 +141,30 @@ void RequirePositive(const std::string& key, double value) {
   }
 }
 
+void RequireNotNegative(const std::string& key, double value) {
+  if (!(value >= 0) || !(value <= 1e6)) {
+    std::ostringstream text;
+    text << key << ": " << value << " is not between 0 and 1e6";
+    throw ConfigError(text.str());
+  }
+}
+
+// Refuses here, before MPI starts, a profile that owner 0 would trip over.
+void CheckProfile(const Config& c) {
+  if (c.profile.empty()) {
+    if (!c.profile_entry.empty()) {
+      throw ConfigError("plan.profile_entry: \"" + c.profile_entry +
+                        "\" is an entry of plan.profile, which is missing");
+    }
+    return;
+  }
+  try {
+    scheduler::LoadCostProfile(c.profile, c.profile_entry);
+  } catch (const scheduler::ProfileError& error) {
+    throw ConfigError(std::string("plan.profile: ") + error.what());
+  }
+}
+
 void RequireOneOf(const std::string& key, const std::string& value,
                   const std::vector<std::string>& allowed) {
   if (std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return;
@@ -152,6 +189,11 @@ void Validate(const Config& c) {
   RequirePositive("timeouts.step_s", c.step_s);
   RequirePositive("timeouts.heartbeat_s", c.heartbeat_s);
   RequireBetween("plan.bucket_mib", c.bucket_mib, 1, 1 << 20);
+  RequireNotNegative("plan.link_gbytes_per_s", c.link_gbytes_per_s);
+  RequireNotNegative("plan.memory_gib", c.memory_gib);
+  RequirePositive("plan.solver_s", c.solver_s);
+  RequireBetween("plan.solver_nodes", c.solver_nodes, 1, 100000000);
+  CheckProfile(c);
   RequireOneOf("log.level", c.log_level, {"trace", "debug", "info", "warn", "error"});
 }
 

@@ -29,6 +29,12 @@ struct Config {
   double heartbeat_s = 10;  // silence after which an owner counts as lost
   // [plan]
   int64_t bucket_mib = 32;
+  std::string profile;           // shipped name or file; empty: useful flops
+  std::string profile_entry;     // device of a tuning file
+  double link_gbytes_per_s = 0;  // of an owner's link each way; 0: communication is not counted
+  double memory_gib = 0;         // of an owner's state and buckets; 0: no limit
+  double solver_s = 3;           // never more than half of heartbeat_s
+  int solver_nodes = 2000;       // of each integer program
   // [session]
   bool exit_after_session = false;
   // [log]

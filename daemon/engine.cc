@@ -26,6 +26,20 @@ uint64_t ResidentBytes() {
   return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
+// Owner 0 is silent while it plans: it must be back long before others take it for lost.
+scheduler::PlanOptions PlanOptionsOf(const Config& config) {
+  scheduler::PlanOptions options;
+  options.bucket_bytes = config.bucket_mib << 20;
+  if (!config.profile.empty()) {
+    options.profile = scheduler::LoadCostProfile(config.profile, config.profile_entry);
+  }
+  options.link_bytes_per_s = config.link_gbytes_per_s * 1e9;
+  options.memory_limit_bytes = static_cast<int64_t>(config.memory_gib * (int64_t{1} << 30));
+  options.solver_seconds = std::min(config.solver_s, config.heartbeat_s / 2);
+  options.solver_nodes = config.solver_nodes;
+  return options;
+}
+
 }  // namespace
 
 Engine::Engine(const Config& config, const MpiWorld& world, kernels::Device& device)
@@ -43,7 +57,7 @@ Engine::Engine(const Config& config, const MpiWorld& world, kernels::Device& dev
     CoordinatorOptions options;
     options.step_timeout_s = config.step_s;
     options.attach_timeout_s = config.attach_s;
-    options.bucket_bytes = config.bucket_mib << 20;
+    options.plan = PlanOptionsOf(config);
     options.exit_after_session = config.exit_after_session;
     options.version = kVersion;
     coordinator_ = std::make_unique<Coordinator>(*this, options);

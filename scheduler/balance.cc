@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 #include <stdexcept>
 #include <string>
 
+#include "scheduler/dive.h"
 #include "scheduler/greedy.h"
 #include "scheduler/pair_search.h"
 #include "scheduler/relaxation.h"
@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kEqual = 1e-9;      // relative: makespans that are the same
 constexpr double kBoundGap = 1e-4;   // relative: where raising the bound ends
-constexpr double kFillerGap = 1e-6;  // relative: where an exact search with filler ends
+constexpr double kFillerGap = 5e-7;  // relative: where an exact search with filler ends
 constexpr double kSearchGap = 5e-4;  // relative: where a search over a pool of patterns ends
 constexpr int kProbes = 24;          // integer programs
 
@@ -54,6 +54,7 @@ class Search {
   Balance Run() {
     result_.lower_bound = SimpleBound(problem_);
     result_.greedy = LongestFirst(problem_);
+    best_ = LongestPossible();
     Offer(result_.greedy.empty() ? LargestFirst(problem_) : result_.greedy);
     if (!Done()) {
       if (pool_.AddAll(best_)) {
@@ -85,6 +86,15 @@ class Search {
 
   bool Done() const {
     return !result_.owners.empty() && best_ <= result_.lower_bound * (1.0 + kEqual);
+  }
+
+  // More than any distribution takes, with which the search starts where memory is tight.
+  double LongestPossible() const {
+    double seconds = problem_.filler_seconds;
+    for (const MatrixKind& kind : problem_.kinds) {
+      seconds += *std::max_element(kind.seconds.begin(), kind.seconds.end()) * kind.count;
+    }
+    return 1.001 * seconds;
   }
 
   // Takes `owners` where they are better than what there is. An empty offer is none.
@@ -132,12 +142,13 @@ class Search {
   }
 
   // Looks for owners whose patterns take at most `cap` seconds.
-  PatternProgram::Outcome Probe(double cap) {
+  PatternProgram::Outcome Probe(double cap, bool exact) {
     std::vector<size_t> indices;
-    const auto program = ProgramOf(problem_, pool_, cap, &indices);
+    const auto program = ProgramOf(problem_, pool_, cap, exact, &indices);
     const double budget = problem_.owners - problem_.filler_seconds / cap;
     const PatternProgram::Integral found = program->SolveIntegral(
-        budget * (1.0 + kEqual), limits_.nodes, std::max(0.1, limits_.seconds - Seconds()));
+        budget * (1.0 + kEqual), exact ? limits_.nodes : limits_.nodes / 20 + 1,
+        std::max(0.1, limits_.seconds - Seconds()));
     if (found.outcome == PatternProgram::Outcome::kFound) {
       std::vector<Pattern> owners;
       for (size_t i = 0; i < found.uses.size(); ++i) {
@@ -177,14 +188,15 @@ class Search {
     while (!Done() && !stop()) {
       const double cap = NextExactProbe(low);
       if (cap == 0.0) {
-        if (proven && problem_.filler_seconds == 0.0) {
+        if (proven && problem_.filler_seconds == 0.0 && !result_.owners.empty()) {
           result_.lower_bound = best_;
         }
         return;
       }
       const double before = best_;
       const bool excluded = JudgeMakespan(problem_, cap, stop, &pool_) == Verdict::kExcluded;
-      const auto outcome = excluded ? PatternProgram::Outcome::kImpossible : Probe(cap);
+      const auto outcome =
+          excluded ? PatternProgram::Outcome::kImpossible : Probe(cap, /*exact=*/true);
       if (best_ < before && best_ <= cap * (1.0 + kEqual)) {
         continue;
       }
@@ -202,18 +214,26 @@ class Search {
   void SearchPool() {
     const auto stop = [this] { return Stop(); };
     double low = result_.lower_bound;
-    double cap = low * (1.0 + kBoundGap);
+    double cap = low + (best_ - low) / 3.0;
     for (int probe = 0; probe < kProbes && best_ - low > kSearchGap * best_ && !stop(); ++probe) {
       const double before = best_;
-      JudgeMakespan(problem_, cap, stop, &pool_);
-      const auto outcome = Probe(cap);
+      const bool decides = EnrichPool(problem_, cap, stop, &pool_);
+      Offer(Dive(problem_, pool_, cap, stop));
+      if (best_ <= cap * (1.0 + kEqual)) {
+        cap = low + (best_ - low) / 3.0;
+        continue;
+      }
+      const auto outcome = Probe(cap, decides);
       if (!(best_ < before && best_ <= cap * (1.0 + kEqual))) {
         low = cap;
+        if (decides && outcome == PatternProgram::Outcome::kImpossible) {
+          result_.lower_bound = std::max(result_.lower_bound, cap);
+        }
       }
       if (outcome == PatternProgram::Outcome::kTimeLimit) {
         result_.stopped_by_clock = true;
       }
-      cap = 0.5 * (low + best_);
+      cap = low + (best_ - low) / 3.0;
     }
   }
 
@@ -221,7 +241,7 @@ class Search {
   const BalanceLimits& limits_;
   Clock::time_point start_ = Clock::now();
   Balance result_;
-  double best_ = std::numeric_limits<double>::infinity();
+  double best_ = 0.0;  // makespan of result_.owners, once there are some
   PatternPool pool_;
 };
 

@@ -1,13 +1,13 @@
 // The pattern program on CBC: relaxations by Clp, kept warm between columns; integer programs by
 // branch and bound.
 #include <CbcHeuristicDiveCoefficient.hpp>
-#include <CbcHeuristicFPump.hpp>
 #include <CbcModel.hpp>
 #include <CglGomory.hpp>
 #include <CglMixedIntegerRounding2.hpp>
 #include <CoinPackedMatrix.hpp>
 #include <CoinPackedVector.hpp>
 #include <OsiClpSolverInterface.hpp>
+#include <algorithm>
 #include <cmath>
 
 #include "scheduler/pattern_program.h"
@@ -64,7 +64,15 @@ class CbcPatternProgram : public PatternProgram {
       relaxed.kind_prices.push_back(prices[kind]);
     }
     relaxed.owner_price = std::max(0.0, -prices[kinds_]);
+    relaxed.uses.assign(uses + kinds_, uses + solver_.getNumCols());
     return relaxed;
+  }
+
+  void SetDemand(const std::vector<uint32_t>& demand, uint32_t owners) override {
+    for (int kind = 0; kind < kinds_; ++kind) {
+      solver_.setRowLower(kind, demand[static_cast<size_t>(kind)]);
+    }
+    solver_.setRowUpper(kinds_, owners);
   }
 
   void RaiseUncoveredPrice() override {
@@ -76,27 +84,29 @@ class CbcPatternProgram : public PatternProgram {
 
   Integral SolveIntegral(double budget, int nodes, double seconds) override {
     OsiClpSolverInterface whole(solver_);
+    CoinPackedVector costs;
     for (int column = 0; column < whole.getNumCols(); ++column) {
       if (column < kinds_) {
         whole.setColUpper(column, 0.0);
       } else {
         whole.setInteger(column);
+        costs.insert(column, whole.getObjCoefficients()[column]);
       }
     }
+    whole.addRow(costs, -whole.getInfinity(), budget);
     CbcModel model(whole);
-    SetUp(budget, nodes, seconds, &model);
+    SetUp(nodes, seconds, &model);
     model.branchAndBound();
     return ResultOf(model);
   }
 
  private:
-  static void SetUp(double budget, int nodes, double seconds, CbcModel* model) {
+  static void SetUp(int nodes, double seconds, CbcModel* model) {
     model->setLogLevel(0);
     model->solver()->messageHandler()->setLogLevel(0);
     model->setMaximumNodes(nodes);
     model->setMaximumSeconds(seconds);
     model->setMaximumSolutions(1);
-    model->setCutoff(budget);
     CglGomory gomory;
     gomory.setLimit(64);
     CglMixedIntegerRounding2 rounding;
@@ -104,11 +114,8 @@ class CbcPatternProgram : public PatternProgram {
     model->addCutGenerator(&rounding, -99, "rounding");
     CbcRounding simple(*model);
     CbcHeuristicDiveCoefficient dive(*model);
-    CbcHeuristicFPump pump(*model);
-    pump.setMaximumPasses(20);
     model->addHeuristic(&simple);
     model->addHeuristic(&dive);
-    model->addHeuristic(&pump);
   }
 
   Integral ResultOf(const CbcModel& model) const {

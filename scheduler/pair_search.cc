@@ -8,8 +8,12 @@ namespace dmuon::scheduler {
 namespace {
 
 constexpr int kCells = 1024;     // of the time axis
-constexpr uint32_t kReach = 24;  // how far one kind's count moves at once
-constexpr double kGain = 1e-9;   // relative; less is rounding
+constexpr uint32_t kReach = 8;   // a kind's count moves by up to this in steps of one,
+constexpr uint32_t kSteps = 64;  // and over its whole range in so many steps
+constexpr size_t kPairs = 1200;  // of owners in one sweep
+constexpr int kSweeps = 6;
+constexpr int kRounds = 4;
+constexpr double kGain = 1e-9;  // relative; less is rounding
 
 // Of all ways to share two owners' matrices: for each cell of the first owner's seconds, the one
 // with which the second has least.
@@ -21,23 +25,16 @@ class PairSplit {
     cells_[0][0].second = 0.0;
   }
 
-  // Whether both owners end below the cap; then *first and *second are what they get.
-  bool Run(Pattern* first, Pattern* second) {
-    for (size_t kind = 0; kind < a_.size(); ++kind) {
-      if (a_[kind] + b_[kind] > 0) {
-        AddKind(kind);
-      }
-    }
-    const std::vector<Cell>& last = cells_.back();
-    const auto worse = [](const Cell& x, const Cell& y) {
-      return std::max(x.first, x.second) < std::max(y.first, y.second);
-    };
-    const auto best = std::min_element(last.begin(), last.end(), worse);
-    if (!(std::max(best->first, best->second) < cap_ * (1.0 - kGain))) {
-      return false;
-    }
-    Trace(static_cast<size_t>(best - last.begin()), first, second);
-    return FitsMemory(problem_, *first) && FitsMemory(problem_, *second);
+  // The split with the shortest of the longer owner. False where both do not end below the cap.
+  bool Shorten(Pattern* first, Pattern* second) {
+    return Run([](const Cell& cell) { return std::max(cell.first, cell.second); },
+               cap_ * (1.0 - kGain), first, second);
+  }
+
+  // The split with least work. False where that is not less than `work`, or not below the cap.
+  bool Lighten(double work, Pattern* first, Pattern* second) {
+    return Run([](const Cell& cell) { return cell.first + cell.second; }, work - cap_ * kGain,
+               first, second);
   }
 
  private:
@@ -47,6 +44,23 @@ class PairSplit {
     uint32_t count = 0;  // of this stage's kind, with the first owner
     int from = 0;        // cell of the stage before
   };
+
+  bool Run(const auto& value_of, double less_than, Pattern* first, Pattern* second) {
+    for (size_t kind = 0; kind < a_.size(); ++kind) {
+      if (a_[kind] + b_[kind] > 0) {
+        AddKind(kind);
+      }
+    }
+    const std::vector<Cell>& last = cells_.back();
+    const auto best = std::min_element(last.begin(), last.end(), [&](const Cell& x, const Cell& y) {
+      return value_of(x) < value_of(y);
+    });
+    if (!(value_of(*best) < less_than)) {
+      return false;
+    }
+    Trace(static_cast<size_t>(best - last.begin()), first, second);
+    return FitsMemory(problem_, *first) && FitsMemory(problem_, *second);
+  }
 
   void AddKind(size_t kind) {
     const std::vector<double>& seconds = problem_.kinds[kind].seconds;
@@ -67,16 +81,12 @@ class PairSplit {
         }
       }
     };
-    const uint32_t low = a_[kind] > kReach ? a_[kind] - kReach : 0;
-    const uint32_t high = std::min(total, a_[kind] + kReach);
-    for (uint32_t count = low; count <= high; ++count) {
-      extend(count);
-    }
-    if (low > 0) {
-      extend(0);
-    }
-    if (high < total) {
-      extend(total);
+    const uint32_t step = total / kSteps + 1;
+    for (uint32_t count = 0; count <= total; ++count) {
+      const uint32_t moved = count > a_[kind] ? count - a_[kind] : a_[kind] - count;
+      if (moved <= kReach || count % step == 0 || count == total) {
+        extend(count);
+      }
     }
     kinds_.push_back(kind);
     cells_.push_back(std::move(next));
@@ -110,6 +120,10 @@ bool RelieveBusiest(const BalanceProblem& problem, const std::function<bool()>& 
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return (*loads)[a] < (*loads)[b]; });
   const size_t busiest = order.back();
+  const double total = std::accumulate(loads->begin(), loads->end(), problem.filler_seconds);
+  if ((*loads)[busiest] <= total / problem.owners) {
+    return false;  // the filler reaches above all owners: only less work in all would help
+  }
   const Pattern* tried = nullptr;
   for (const size_t other : order) {
     if (stop()) {
@@ -122,7 +136,7 @@ bool RelieveBusiest(const BalanceProblem& problem, const std::function<bool()>& 
     Pattern first;
     Pattern second;
     PairSplit split(problem, (*owners)[busiest], (*owners)[other], (*loads)[busiest]);
-    if (split.Run(&first, &second)) {
+    if (split.Shorten(&first, &second)) {
       (*owners)[busiest] = std::move(first);
       (*owners)[other] = std::move(second);
       (*loads)[busiest] = SecondsOf(problem, (*owners)[busiest]);
@@ -133,6 +147,30 @@ bool RelieveBusiest(const BalanceProblem& problem, const std::function<bool()>& 
   return false;
 }
 
+// Gives pairs of owners better patterns with less work in all, all of them below the makespan.
+// Where owners are many, each meets only some of the others.
+bool LightenPairs(const BalanceProblem& problem, const std::function<bool()>& stop,
+                  std::vector<double>* loads, std::vector<Pattern>* owners) {
+  const double cap = MakespanOf(problem, *owners);
+  const size_t reach = std::max<size_t>(1, 2 * kPairs / owners->size());
+  bool lightened = false;
+  for (size_t a = 0; a < owners->size(); ++a) {
+    for (size_t b = a + 1; b < std::min(owners->size(), a + 1 + reach) && !stop(); ++b) {
+      Pattern first;
+      Pattern second;
+      PairSplit split(problem, (*owners)[a], (*owners)[b], cap);
+      if (split.Lighten((*loads)[a] + (*loads)[b], &first, &second)) {
+        (*owners)[a] = std::move(first);
+        (*owners)[b] = std::move(second);
+        (*loads)[a] = SecondsOf(problem, (*owners)[a]);
+        (*loads)[b] = SecondsOf(problem, (*owners)[b]);
+        lightened = true;
+      }
+    }
+  }
+  return lightened;
+}
+
 }  // namespace
 
 void ImproveByPairs(const BalanceProblem& problem, const std::function<bool()>& stop,
@@ -141,8 +179,20 @@ void ImproveByPairs(const BalanceProblem& problem, const std::function<bool()>& 
   for (const Pattern& pattern : *owners) {
     loads.push_back(SecondsOf(problem, pattern));
   }
-  for (size_t round = 0; round < 20 * owners->size() + 100; ++round) {
-    if (!RelieveBusiest(problem, stop, &loads, owners)) {
+  for (int round = 0; round < kRounds && !stop(); ++round) {
+    size_t left = 20 * owners->size() + 100;
+    while (left > 0 && RelieveBusiest(problem, stop, &loads, owners)) {
+      --left;
+    }
+    const double busiest = *std::max_element(loads.begin(), loads.end());
+    bool lightened = false;
+    for (int sweep = 0; sweep < kSweeps && busiest < MakespanOf(problem, *owners); ++sweep) {
+      if (!LightenPairs(problem, stop, &loads, owners)) {
+        break;
+      }
+      lightened = true;
+    }
+    if (!lightened) {
       return;
     }
   }

@@ -29,9 +29,12 @@ class PatternProgram {
     double uncovered = 0.0;           // matrices
     std::vector<double> kind_prices;  // duals: of one matrix of each kind
     double owner_price = 0.0;         // dual: what one owner less would cost, >= 0
+    std::vector<double> uses;         // of each column
     bool solved = false;
   };
   virtual Relaxed SolveRelaxed() = 0;
+  // What is still to be covered and by how many owners, for the next relaxation.
+  virtual void SetDemand(const std::vector<uint32_t>& demand, uint32_t owners) = 0;
   // Makes leaving a matrix out dearer.
   virtual void RaiseUncoveredPrice() = 0;
 

@@ -83,6 +83,43 @@ Pattern PatternPricer::GoodPattern(const std::vector<double>& prices) {
   return FitsMemory(problem_, pattern) ? pattern : Pattern(pattern.size(), 0);
 }
 
+// Depth first from the last kind; what the kinds before can add at most is in the table.
+std::optional<std::vector<Pattern>> PatternPricer::PatternsWorth(const std::vector<double>& prices,
+                                                                 double worth, size_t most) {
+  Fill(prices, /*round_up=*/false);
+  std::vector<Pattern> patterns;
+  Pattern pattern(problem_.kinds.size(), 0);
+  bool complete = true;
+  const std::function<void(size_t, int, double)> extend = [&](size_t kinds, int cells,
+                                                              double value) {
+    if (value + values_[kinds][static_cast<size_t>(cells)] < worth || !complete) {
+      return;
+    }
+    if (kinds == 0) {
+      if (SecondsOf(problem_, pattern) <= cap_ && FitsMemory(problem_, pattern)) {
+        complete = patterns.size() < most;
+        patterns.push_back(pattern);
+      }
+      return;
+    }
+    const size_t kind = kinds - 1;
+    for (uint32_t count = 0; count <= most_[kind]; ++count) {
+      const int left = cells - CellsOf(kind, count, /*round_up=*/false);
+      if (left >= 0) {
+        pattern[kind] = count;
+        extend(kind, left,
+               value + prices[kind] * count - problem_.kinds[kind].seconds[count] / cap_);
+      }
+    }
+    pattern[kind] = 0;
+  };
+  extend(problem_.kinds.size(), cells_, 0.0);
+  if (!complete) {
+    return std::nullopt;
+  }
+  return patterns;
+}
+
 std::optional<std::vector<Pattern>> AllPatterns(const BalanceProblem& problem, double cap,
                                                 size_t most) {
   std::vector<Pattern> patterns;

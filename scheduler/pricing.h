@@ -20,6 +20,10 @@ class PatternPricer {
   // A pattern that is worth much: seconds are rounded up, so that it keeps the cap. Keeps the
   // memory limit or is empty.
   Pattern GoodPattern(const std::vector<double>& prices);
+  // All patterns within the cap and the memory limit that are worth at least `worth`, the empty one
+  // included; nothing if they are more than `most`.
+  std::optional<std::vector<Pattern>> PatternsWorth(const std::vector<double>& prices, double worth,
+                                                    size_t most);
 
  private:
   void Fill(const std::vector<double>& prices, bool round_up);

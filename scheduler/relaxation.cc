@@ -9,8 +9,9 @@ namespace {
 
 constexpr size_t kAllPatterns = 6000;  // fewer than these are all made at once
 constexpr int kGridCells = 8192;       // of the pricing grid
-constexpr int kRounds = 600;           // of pricing, for one makespan
-constexpr int kRoundsPerBound = 10;
+constexpr size_t kNearBest = 1500;     // most patterns that enrich a pool
+constexpr int kPricingRounds = 600;    // of pricing, for one makespan
+constexpr int kPricingRoundsPerBound = 10;
 constexpr double kRounding = 1e-9;    // relative
 constexpr double kLeastWorth = 1e-7;  // least worth of a new column
 
@@ -24,14 +25,14 @@ class Judgement {
         pool_(pool),
         pricer_(problem, cap, pool->complete() ? 1 : kGridCells) {
     std::vector<size_t> indices;
-    program_ = ProgramOf(problem, *pool, cap, &indices);
+    program_ = ProgramOf(problem, *pool, cap, pool->complete(), &indices);
     for (const size_t index : indices) {
       columns_.push_back(pool->columns()[index]);
     }
   }
 
-  Verdict Run(const std::function<bool()>& stop) {
-    for (int round = 1; round <= kRounds; ++round) {
+  Verdict Run(const std::function<bool()>& stop, bool to_the_end) {
+    for (int round = 1; round <= kPricingRounds; ++round) {
       if (stop()) {
         return Verdict::kStopped;
       }
@@ -39,11 +40,13 @@ class Judgement {
       if (!relaxed.solved) {
         return Verdict::kOpen;
       }
-      if (relaxed.uncovered < kRounding && relaxed.cost <= budget_ * (1.0 + kRounding)) {
+      if (!to_the_end && relaxed.uncovered < kRounding &&
+          relaxed.cost <= budget_ * (1.0 + kRounding)) {
         return Verdict::kOpen;
       }
+      prices_ = relaxed.kind_prices;
       const bool added = !pool_->complete() && AddColumn(relaxed);
-      if ((!added || round % kRoundsPerBound == 0) && Excludes(relaxed)) {
+      if ((!added || round % kPricingRoundsPerBound == 0) && Excludes(relaxed)) {
         return Verdict::kExcluded;
       }
       if (!added) {
@@ -55,6 +58,31 @@ class Judgement {
       }
     }
     return Verdict::kOpen;
+  }
+
+  // A distribution within the cap costs at most the budget, so the patterns that it uses fall short
+  // of the best worth by no more than the slack of all owners together.
+  bool Enrich() {
+    const double best = pricer_.BestValueAtMost(prices_);
+    double slack = budget_ + best * problem_.owners + kRounding * problem_.owners;
+    for (size_t kind = 0; kind < problem_.kinds.size(); ++kind) {
+      slack -= prices_[kind] * problem_.kinds[kind].count;
+    }
+    bool complete = false;
+    std::vector<Pattern> found;
+    for (double short_of = 1e-3; !complete; short_of *= 2.0) {
+      complete = short_of >= slack;
+      auto patterns = pricer_.PatternsWorth(prices_, best - std::min(short_of, slack), kNearBest);
+      if (!patterns) {
+        complete = false;
+        break;
+      }
+      found = std::move(*patterns);
+    }
+    for (const Pattern& pattern : found) {
+      pool_->Add(pattern);
+    }
+    return complete;
   }
 
  private:
@@ -102,6 +130,7 @@ class Judgement {
   PatternPricer pricer_;
   std::unique_ptr<PatternProgram> program_;
   std::vector<PatternColumn> columns_;  // of the program, costs in seconds
+  std::vector<double> prices_;          // of the last relaxation
   int raised_ = 0;
 };
 
@@ -128,17 +157,23 @@ bool PatternPool::Add(const Pattern& pattern) {
 
 Verdict JudgeMakespan(const BalanceProblem& problem, double cap, const std::function<bool()>& stop,
                       PatternPool* pool) {
-  return Judgement(problem, cap, pool).Run(stop);
+  return Judgement(problem, cap, pool).Run(stop, /*to_the_end=*/false);
+}
+
+bool EnrichPool(const BalanceProblem& problem, double cap, const std::function<bool()>& stop,
+                PatternPool* pool) {
+  Judgement judgement(problem, cap, pool);
+  return judgement.Run(stop, /*to_the_end=*/true) == Verdict::kOpen && judgement.Enrich();
 }
 
 std::unique_ptr<PatternProgram> ProgramOf(const BalanceProblem& problem, const PatternPool& pool,
-                                          double cap, std::vector<size_t>* indices) {
+                                          double cap, bool exact, std::vector<size_t>* indices) {
   PatternDemand demand;
   for (const MatrixKind& kind : problem.kinds) {
     demand.demand.push_back(kind.count);
   }
   demand.owners = problem.owners;
-  demand.exact = pool.complete();
+  demand.exact = exact;
   std::unique_ptr<PatternProgram> program = MakeCbcPatternProgram(demand);
   for (size_t index = 0; index < pool.columns().size(); ++index) {
     const PatternColumn& column = pool.columns()[index];

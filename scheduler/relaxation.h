@@ -40,8 +40,15 @@ enum class Verdict {
 Verdict JudgeMakespan(const BalanceProblem& problem, double cap, const std::function<bool()>& stop,
                       PatternPool* pool);
 
+// Adds the patterns to `pool` that are nearly worth their owner at the prices of the linear program
+// of `cap`. True where these are all that a distribution within `cap` can have: then the integer
+// program of the pool decides about `cap`.
+bool EnrichPool(const BalanceProblem& problem, double cap, const std::function<bool()>& stop,
+                PatternPool* pool);
+
 // The program of the pool's patterns of at most `cap` seconds; `indices` are theirs in the pool.
+// `exact` as in PatternDemand.
 std::unique_ptr<PatternProgram> ProgramOf(const BalanceProblem& problem, const PatternPool& pool,
-                                          double cap, std::vector<size_t>* indices);
+                                          double cap, bool exact, std::vector<size_t>* indices);
 
 }  // namespace dmuon::scheduler

@@ -41,6 +41,15 @@ kernels::ElementType ElementTypeOf(Precision precision) {
                                          : kernels::ElementType::kFloat32;
 }
 
+void LogPlan(const scheduler::Plan& plan) {
+  spdlog::info(
+      "plan {}: {} owners, profile {}: busiest {:.4g} ms, lower bound {:.4g} ms, idle {:.1f}%{}",
+      scheduler::PlanHash(plan), plan.owners, plan.profile, plan.makespan * 1e3,
+      plan.lower_bound * 1e3, 100 * plan.idle_share(),
+      plan.stopped_by_clock ? "; plan.solver_s stopped the solver" : "");
+  for (const std::string& guess : plan.guesses) spdlog::warn("plan: {}", guess);
+}
+
 }  // namespace
 
 Coordinator::Coordinator(CoordinatorHost& host, const CoordinatorOptions& options)
@@ -187,9 +196,8 @@ void Coordinator::OpenSession(const std::string& bytes, uint32_t ingress, const 
 
 void Coordinator::CreateSession(const v1::OpenSessionRequest& request, SessionSpec spec,
                                 const Reply& reply) {
-  scheduler::PlanOptions plan_options;
+  scheduler::PlanOptions plan_options = options_.plan;
   plan_options.owners = host_.owner_count();
-  plan_options.bucket_bytes = options_.bucket_bytes;
   plan_options.auto_precision = host_.auto_precision();
   scheduler::Plan plan;
   try {
@@ -197,6 +205,7 @@ void Coordinator::CreateSession(const v1::OpenSessionRequest& request, SessionSp
   } catch (const std::invalid_argument& error) {
     return reply(Status::InvalidArgument(error.what()), {});
   }
+  LogPlan(plan);
   SessionControl::Setup setup;
   setup.id = next_session_++;
   setup.trainers = request.trainers();

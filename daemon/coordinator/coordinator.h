@@ -11,13 +11,14 @@
 #include "daemon/coordinator/coordinator_host.h"
 #include "daemon/coordinator/session_control.h"
 #include "dmuon/v1/admin.pb.h"
+#include "scheduler/plan.h"
 
 namespace dmuon {
 
 struct CoordinatorOptions {
   double step_timeout_s = 300;
   double attach_timeout_s = 300;
-  int64_t bucket_bytes = 32 << 20;
+  scheduler::PlanOptions plan;  // owners and precision are the host's
   bool exit_after_session = false;
   std::string version;
 };

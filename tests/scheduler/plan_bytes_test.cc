@@ -52,7 +52,11 @@ TEST(PlanBytes, RoundTrip) {
     EXPECT_EQ(copy.owners, owners);
     EXPECT_EQ(copy.makespan, plan.makespan);
     EXPECT_EQ(copy.lower_bound, plan.lower_bound);
-    EXPECT_EQ(copy.loads[0].cost, plan.loads[0].cost);
+    EXPECT_EQ(copy.greedy_makespan, plan.greedy_makespan);
+    EXPECT_EQ(copy.stopped_by_clock, plan.stopped_by_clock);
+    EXPECT_EQ(copy.profile, "arithmetic");
+    EXPECT_EQ(copy.loads[0].seconds(), plan.loads[0].seconds());
+    EXPECT_EQ(copy.loads[0].bytes.total(), plan.loads[0].bytes.total());
     EXPECT_EQ(copy.loads[0].matrices, plan.loads[0].matrices);
     EXPECT_EQ(PlanHash(copy), PlanHash(plan));
     EXPECT_EQ(SerializePlan(copy), SerializePlan(plan));
