@@ -15,9 +15,9 @@ using simulator::Span;
 using simulator::SpanKind;
 using simulator::SystemResult;
 
-constexpr double kLeft = 110;
-constexpr double kWidth = 1100;
-constexpr double kRow = 16;
+constexpr double kLabelWidth = 110;
+constexpr double kTimeWidth = 1100;
+constexpr double kRowHeight = 16;
 constexpr size_t kOwners = 12;  // the busiest ones are drawn
 
 std::string ColourOf(SpanKind kind) {
@@ -67,8 +67,8 @@ std::map<std::pair<int, Row>, double> LayOut(const SystemResult& result, double*
   std::map<std::pair<int, Row>, double> rows;
   const auto add = [&](int lane, Row row, const std::string& label) {
     rows[{lane, row}] = *y;
-    WriteSvgText(10, *y + kRow * 0.7, label, svg);
-    *y += kRow;
+    WriteSvgText(10, *y + kRowHeight * 0.7, label, svg);
+    *y += kRowHeight;
   };
   add(simulator::kTrainersLane, Row::kWork, "trainers");
   add(simulator::kCollectivesLane, Row::kWork, "collectives");
@@ -81,25 +81,25 @@ std::map<std::pair<int, Row>, double> LayOut(const SystemResult& result, double*
 }
 
 void DrawSystem(const SystemResult& result, double scale, double* y, std::ostream* svg) {
-  WriteSvgText(10, *y + kRow,
+  WriteSvgText(10, *y + kRowHeight,
                std::string(NameOf(result.system)) + ": step " + SvgNumber(result.step_s * 1e3) +
                    " ms, optimizer step " + SvgNumber(result.optimizer_step_s * 1e3) + " ms",
                svg);
-  *y += 1.5 * kRow;
+  *y += 1.5 * kRowHeight;
   const auto rows = LayOut(result, y, svg);
   for (const Span& span : result.spans) {
     const auto row = rows.find({span.lane, RowOf(span.kind)});
     if (row == rows.end()) {
       continue;
     }
-    const SvgBox box{kLeft + span.start_s * scale, row->second,
-                     std::max((span.end_s - span.start_s) * scale, 0.2), kRow * 0.85};
+    const SvgBox box{kLabelWidth + span.start_s * scale, row->second,
+                     std::max((span.end_s - span.start_s) * scale, 0.2), kRowHeight * 0.85};
     WriteSvgBox(box, ColourOf(span.kind),
                 span.label + ": " + SvgNumber(span.start_s * 1e3) + " to " +
                     SvgNumber(span.end_s * 1e3) + " ms",
                 svg);
   }
-  *y += 0.5 * kRow;
+  *y += 0.5 * kRowHeight;
 }
 
 }  // namespace
@@ -120,10 +120,10 @@ void WriteTimelineSvg(const SimulationReport& report, const std::string& path) {
                &body);
   double y = 44;
   for (const SystemResult& result : report.results) {
-    DrawSystem(result, kWidth / longest, &y, &body);
+    DrawSystem(result, kTimeWidth / longest, &y, &body);
   }
   std::ostringstream svg;
-  WriteSvgHead(kLeft + kWidth + 20, y + 10, &svg);
+  WriteSvgHead(kLabelWidth + kTimeWidth + 20, y + 10, &svg);
   svg << body.str() << "</svg>\n";
   SaveSvg(svg.str(), path);
 }

@@ -1,6 +1,7 @@
 // What the devices compute: trainers first, owners in the gaps.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <string>
 #include <vector>

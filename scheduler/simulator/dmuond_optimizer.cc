@@ -3,11 +3,6 @@
 #include <algorithm>
 
 namespace dmuon::simulator {
-namespace {
-
-constexpr double kFp32Bytes = 4.0;
-
-}  // namespace
 
 DmuondOptimizer::DmuondOptimizer(const Scene& scene)
     : scene_(scene),

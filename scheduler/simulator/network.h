@@ -1,6 +1,7 @@
 // The links of the devices that take part, and what travels on them.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <vector>

@@ -8,6 +8,8 @@
 
 namespace dmuon::simulator {
 
+inline constexpr double kFp32Bytes = 4.0;  // of masters and of sums
+
 // What a step runs on. Outlives the optimizer.
 struct Scene {
   const Scenario& scenario;

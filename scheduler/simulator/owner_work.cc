@@ -6,8 +6,6 @@
 namespace dmuon::simulator {
 namespace {
 
-constexpr double kFp32Bytes = 4.0;
-
 // Of a batch or block: the master is read and the parameter written for publishing.
 double PackBytes(const SessionSpec& spec, const scheduler::Piece& piece) {
   return static_cast<double>(piece.geometry.elements()) *
