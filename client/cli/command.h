@@ -19,6 +19,7 @@ using Action = std::function<int()>;
 // Each adds its subcommand to `app`; when that is chosen, it sets `*action`. Both outlive parsing.
 void AddReplayCommand(CLI::App* app, Action* action);
 void AddPlanCommand(CLI::App* app, Action* action);
+void AddSimulateCommand(CLI::App* app, Action* action);
 void AddTuneCommand(CLI::App* app, Action* action);
 void AddStatusCommand(CLI::App* app, Action* action);
 void AddDrainCommand(CLI::App* app, Action* action);

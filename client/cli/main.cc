@@ -1,4 +1,4 @@
-// dmuonctl: replays updates on files, plans, tunes, and talks to a running dmuond.
+// dmuonctl: replays updates on files, plans, simulates, tunes, and talks to a running dmuond.
 #include <iostream>
 
 #include "client/cli/command.h"
@@ -15,13 +15,15 @@ int Fail(const std::string& what, int exit_code) {
 }
 
 int Run(int argc, char** argv) {
-  CLI::App app("dmuonctl: replays updates on files, plans, tunes, and talks to a running dmuond",
-               "dmuonctl");
+  CLI::App app(
+      "dmuonctl: replays updates on files, plans, simulates, tunes, and talks to a running dmuond",
+      "dmuonctl");
   app.set_version_flag("--version", "dmuonctl " DMUON_VERSION);
   app.require_subcommand(1);
   dmuon::cli::Action action;
   dmuon::cli::AddReplayCommand(&app, &action);
   dmuon::cli::AddPlanCommand(&app, &action);
+  dmuon::cli::AddSimulateCommand(&app, &action);
   dmuon::cli::AddTuneCommand(&app, &action);
   dmuon::cli::AddStatusCommand(&app, &action);
   dmuon::cli::AddDrainCommand(&app, &action);

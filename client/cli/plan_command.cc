@@ -1,11 +1,11 @@
 // dmuonctl plan: which owner would update what, without starting anything.
 #include <chrono>
 
+#include "client/cli/auto_precision.h"
 #include "client/cli/command.h"
 #include "client/cli/plan_report.h"
 #include "client/cli/text_file.h"
 #include "scheduler/plan.h"
-#include "scheduler/step_values.h"
 
 namespace dmuon::cli {
 namespace {
@@ -23,19 +23,6 @@ struct PlanCommandOptions {
   std::string svg;
   bool json = false;
 };
-
-// What `auto` means is said by the option, or else by the profile, or else by this machine.
-kernels::ElementType AutoPrecision(const std::string& name, const scheduler::CostProfile* profile) {
-  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
-    if (name == NameOf(dtype)) {
-      return scheduler::ElementTypeOf(dtype);
-    }
-  }
-  if (profile != nullptr && profile->auto_precision()) {
-    return *profile->auto_precision();
-  }
-  return kernels::MakeCpuDevice({1})->AutoPrecision();
-}
 
 scheduler::PlanOptions PlanOptionsOf(const PlanCommandOptions& options) {
   scheduler::PlanOptions plan_options = options.solver;

@@ -1,13 +1,9 @@
 // The bar chart of `dmuonctl plan --svg`.
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <sstream>
 
-#include "client/cli/command.h"
 #include "client/cli/plan_report.h"
+#include "client/cli/svg.h"
 
 namespace dmuon::cli {
 namespace {
@@ -15,25 +11,6 @@ namespace {
 constexpr double kLeft = 60;
 constexpr double kTop = 64;
 constexpr double kWidth = 800;
-
-std::string Number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.2f", value);
-  return text;
-}
-
-std::string Escaped(const std::string& text) {
-  std::string escaped;
-  for (const char c : text) {
-    escaped += c == '<' ? "&lt;" : c == '&' ? "&amp;" : std::string(1, c);
-  }
-  return escaped;
-}
-
-void WriteText(double x, double y, const std::string& text, std::ostream* svg) {
-  *svg << "<text x=\"" << Number(x) << "\" y=\"" << Number(y) << "\">" << Escaped(text)
-       << "</text>\n";
-}
 
 // One owner's bar: Muon, elementwise, communication.
 void WriteBar(const scheduler::OwnerLoad& load, double makespan, double y, double height,
@@ -44,17 +21,16 @@ void WriteBar(const scheduler::OwnerLoad& load, double makespan, double y, doubl
   double x = kLeft;
   for (const auto& [seconds, colour] : parts) {
     const double width = seconds / makespan * kWidth;
-    *svg << "<rect x=\"" << Number(x) << "\" y=\"" << Number(y) << "\" width=\"" << Number(width)
-         << "\" height=\"" << Number(height * 0.85) << "\" fill=\"" << colour << "\"/>\n";
+    WriteSvgBox({x, y, width, height * 0.85}, colour, "", svg);
     x += width;
   }
 }
 
 void WriteLine(double seconds, double makespan, double bottom, const char* colour,
                std::ostream* svg) {
-  const std::string x = Number(kLeft + seconds / makespan * kWidth);
-  *svg << "<line x1=\"" << x << "\" x2=\"" << x << "\" y1=\"" << Number(kTop) << "\" y2=\""
-       << Number(bottom) << "\" stroke=\"" << colour << "\" stroke-dasharray=\"4 3\"/>\n";
+  const std::string x = SvgNumber(kLeft + seconds / makespan * kWidth);
+  *svg << "<line x1=\"" << x << "\" x2=\"" << x << "\" y1=\"" << SvgNumber(kTop) << "\" y2=\""
+       << SvgNumber(bottom) << "\" stroke=\"" << colour << "\" stroke-dasharray=\"4 3\"/>\n";
 }
 
 std::string SvgOf(const PlanReport& report) {
@@ -64,26 +40,23 @@ std::string SvgOf(const PlanReport& report) {
   const double bottom = kTop + owners * row;
   const double scale = std::max(plan.makespan, plan.greedy_makespan);
   std::ostringstream svg;
-  svg << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" << Number(kLeft + kWidth + 40)
-      << "\" height=\"" << Number(bottom + 20)
-      << "\" font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" "
-         "fill=\"white\"/>\n";
-  WriteText(10, 20,
-            report.spec.model + " on " + std::to_string(plan.owners) + " owners, profile " +
-                plan.profile + ": " + Number(plan.makespan * 1e3) + " ms, bound " +
-                Number(plan.lower_bound * 1e3) + " ms, greedy " +
-                Number(plan.greedy_makespan * 1e3) + " ms, idle " +
-                Number(100 * plan.idle_share()) + "%",
-            &svg);
-  WriteText(10, 40,
-            "blue Muon, yellow elementwise, grey communication; lines: lower bound "
-            "(green), greedy (red)",
-            &svg);
+  WriteSvgHead(kLeft + kWidth + 40, bottom + 20, &svg);
+  WriteSvgText(10, 20,
+               report.spec.model + " on " + std::to_string(plan.owners) + " owners, profile " +
+                   plan.profile + ": " + SvgNumber(plan.makespan * 1e3) + " ms, bound " +
+                   SvgNumber(plan.lower_bound * 1e3) + " ms, greedy " +
+                   SvgNumber(plan.greedy_makespan * 1e3) + " ms, idle " +
+                   SvgNumber(100 * plan.idle_share()) + "%",
+               &svg);
+  WriteSvgText(10, 40,
+               "blue Muon, yellow elementwise, grey communication; lines: lower bound "
+               "(green), greedy (red)",
+               &svg);
   const size_t step = row >= 12 ? 1 : static_cast<size_t>(12 / row) + 1;
   for (size_t i = 0; i < plan.loads.size(); ++i) {
     const double y = kTop + static_cast<double>(i) * row;
     if (i % step == 0) {
-      WriteText(10, y + std::max(row * 0.7, 9.0), std::to_string(i), &svg);
+      WriteSvgText(10, y + std::max(row * 0.7, 9.0), std::to_string(i), &svg);
     }
     WriteBar(plan.loads[i], scale, y, row, &svg);
   }
@@ -98,11 +71,7 @@ std::string SvgOf(const PlanReport& report) {
 }  // namespace
 
 void WritePlanSvg(const PlanReport& report, const std::string& path) {
-  std::ofstream file(path, std::ios::binary);
-  file << SvgOf(report) << std::flush;
-  if (!file) {
-    throw InputError(path + ": cannot be written: " + std::strerror(errno));
-  }
+  SaveSvg(SvgOf(report), path);
 }
 
 }  // namespace dmuon::cli

@@ -20,7 +20,7 @@ def test_version():
 def test_help_lists_every_subcommand():
     done = dmuonctl("--help")
     assert done.returncode == 0
-    for command in ("replay", "plan", "tune", "status", "drain"):
+    for command in ("replay", "plan", "simulate", "tune", "status", "drain"):
         assert command in done.stdout
 
 
