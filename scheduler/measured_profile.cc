@@ -5,16 +5,10 @@
 #include <tuple>
 
 #include "scheduler/profile_formats.h"
+#include "scheduler/tuning_format.h"
 
 namespace dmuon::scheduler {
 namespace {
-
-constexpr int64_t kMaxDimension = int64_t{1} << 31;
-constexpr int64_t kMaxBatch = int64_t{1} << 31;
-constexpr int64_t kMaxIterations = 64;
-
-constexpr spec::EnumName<kernels::Form> kRecordForms[] = {{"direct", kernels::Form::kDirect},
-                                                          {"gram", kernels::Form::kGram}};
 
 // What decides the arithmetic of a shape, and so its time.
 struct Numerics {
@@ -171,57 +165,32 @@ class MeasuredProfile : public CostProfile {
   std::map<Key, Curve> curves_;  // not empty
 };
 
-std::vector<int> ReadRestart(const Json& json, const spec::KeyPath& path, int iterations) {
-  if (!json.is_array()) {
-    spec::Refuse(path, Excerpt(json) + " is not a list of iterations");
+std::map<MeasuredProfile::Key, Curve> CurvesOf(const std::vector<TuningRecord>& records,
+                                               const spec::KeyPath& path) {
+  std::map<MeasuredProfile::Key, Curve> curves;
+  for (size_t i = 0; i < records.size(); ++i) {
+    const kernels::ExecutionCase& measured = records[i].measured;
+    Numerics numerics{measured.precision, measured.form, {}, measured.iterations};
+    if (measured.form == kernels::Form::kGram) {
+      numerics.restart = measured.restart;
+    }
+    Curve& curve = curves[{numerics, {measured.rows, measured.cols}}];
+    if (!curve.try_emplace(measured.batch, records[i].median_s).second) {
+      spec::Refuse(spec::KeyPath(path, i),
+                   "measures a batch that an earlier record measures as well; keep one");
+    }
   }
-  std::vector<int> restart;
-  for (size_t i = 0; i < json.size(); ++i) {
-    restart.push_back(static_cast<int>(
-        spec::ReadInteger(json[i], spec::KeyPath(path, i), 0, int64_t{iterations} - 1)));
-  }
-  return restart;
+  return curves;
 }
 
-Numerics ReadNumerics(const Json& record, const spec::KeyPath& path) {
-  Numerics numerics;
-  const auto read = [&](const char* key, const auto& table) {
-    return spec::ReadEnum(Require(record, path, key), spec::KeyPath(path, key), table);
-  };
-  numerics.precision = read("precision", kPrecisionNames);
-  numerics.form = read("form", kRecordForms);
-  numerics.iterations = static_cast<int>(spec::ReadInteger(
-      Require(record, path, "iterations"), spec::KeyPath(path, "iterations"), 1, kMaxIterations));
-  if (const Json* restart = spec::Find(record, "restart")) {
-    numerics.restart = ReadRestart(*restart, spec::KeyPath(path, "restart"), numerics.iterations);
+CostProfilePtr ReadEntry(const Json& root, const spec::KeyPath& path, const std::string& name) {
+  const TuningEntry entry = ReadTuningEntry(root, name).value();
+  const spec::KeyPath records_path(path, "records");
+  if (entry.records.empty()) {
+    spec::Refuse(records_path, "has no record; dmuonctl tune makes them");
   }
-  if (numerics.form == kernels::Form::kDirect) {
-    numerics.restart.clear();
-  }
-  return numerics;
-}
-
-void ReadRecord(const Json& record, const spec::KeyPath& path,
-                std::map<MeasuredProfile::Key, Curve>* curves) {
-  spec::CheckKeys(record, path,
-                  {"rows", "cols", "batch", "precision", "form", "restart", "iterations", "choice",
-                   "median_s"});
-  const auto integer = [&](const char* key, int64_t max) {
-    return spec::ReadInteger(Require(record, path, key), spec::KeyPath(path, key), 1, max);
-  };
-  const Shape shape{integer("rows", kMaxDimension), integer("cols", kMaxDimension)};
-  const int64_t batch = integer("batch", kMaxBatch);
-  const double seconds = ReadPositive(record, path, "median_s");
-  Curve& curve = (*curves)[{ReadNumerics(record, path), shape}];
-  if (!curve.try_emplace(batch, seconds).second) {
-    spec::Refuse(path, "measures a batch that an earlier record measures as well; keep one");
-  }
-}
-
-CostProfilePtr ReadEntry(const Json& entry, const spec::KeyPath& path, const std::string& name) {
-  spec::CheckKeys(entry, path, {"device", "elementwise_bytes_per_s", "records"});
   const spec::KeyPath device_path(path, "device");
-  const Json& device = Require(entry, path, "device");
+  const Json& device = root.at("entries").at(name).at("device");
   spec::CheckKeys(device, device_path, {"kind", "name", "threads", "libraries", "memory_bytes"});
   std::optional<int64_t> memory_bytes;
   if (const Json* bytes = spec::Find(device, "memory_bytes")) {
@@ -233,18 +202,8 @@ CostProfilePtr ReadEntry(const Json& entry, const spec::KeyPath& path, const std
   if (Require(device, device_path, "kind") == "cuda") {
     auto_precision = kernels::ElementType::kFloat16;
   }
-  const spec::KeyPath records_path(path, "records");
-  const Json& records = Require(entry, path, "records");
-  if (!records.is_array() || records.empty()) {
-    spec::Refuse(records_path, Excerpt(records) + " is not a list of at least one record");
-  }
-  std::map<MeasuredProfile::Key, Curve> curves;
-  for (size_t i = 0; i < records.size(); ++i) {
-    ReadRecord(records[i], spec::KeyPath(records_path, i), &curves);
-  }
-  return std::make_shared<MeasuredProfile>(name,
-                                           ReadPositive(entry, path, "elementwise_bytes_per_s"),
-                                           auto_precision, memory_bytes, std::move(curves));
+  return std::make_shared<MeasuredProfile>(name, entry.elementwise_bytes_per_s, auto_precision,
+                                           memory_bytes, CurvesOf(entry.records, records_path));
 }
 
 std::string ListKeys(const Json& entries) {
@@ -259,21 +218,20 @@ std::string ListKeys(const Json& entries) {
 
 CostProfilePtr ReadMeasuredProfile(const Json& json, const spec::KeyPath& path,
                                    const std::string& entry) {
-  spec::CheckKeys(json, path, {"format", "entries"});
+  CheckTuningRoot(json);
   const spec::KeyPath entries_path(path, "entries");
-  const Json& entries = Require(json, path, "entries");
-  if (!entries.is_object() || entries.empty()) {
-    spec::Refuse(entries_path, Excerpt(entries) + " is not an object with at least one device");
+  const Json& entries = json.at("entries");
+  if (entries.empty()) {
+    spec::Refuse(entries_path, "has no device; dmuonctl tune measures one");
   }
   if (entry.empty() && entries.size() > 1) {
     spec::Refuse(entries_path, "has several devices; name one of " + ListKeys(entries));
   }
   const std::string key = entry.empty() ? entries.begin().key() : entry;
-  const Json* chosen = spec::Find(entries, key);
-  if (chosen == nullptr) {
+  if (spec::Find(entries, key) == nullptr) {
     spec::Refuse(entries_path, "has no " + Excerpt(Json(key)) + ", only " + ListKeys(entries));
   }
-  return ReadEntry(*chosen, spec::KeyPath(entries_path, key), key);
+  return ReadEntry(json, spec::KeyPath(entries_path, key), key);
 }
 
 }  // namespace dmuon::scheduler

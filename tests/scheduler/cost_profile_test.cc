@@ -134,12 +134,12 @@ std::string Record(int rows, int cols, int batch, double seconds,
                    const std::string& numerics = R"("form": "direct", "restart": [])") {
   return R"({"rows": )" + std::to_string(rows) + R"(, "cols": )" + std::to_string(cols) +
          R"(, "batch": )" + std::to_string(batch) + R"(, "precision": "fp32", )" + numerics +
-         R"(, "iterations": 5, "choice": {"threads": 1}, "median_s": )" + std::to_string(seconds) +
+         R"(, "iterations": 5, "choice": {"part": 1}, "median_s": )" + std::to_string(seconds) +
          "}";
 }
 
 std::string Entry(const std::string& records) {
-  return R"({"device": {"kind": "cpu", "name": "c", "threads": 2, "libraries": {"a": "1"}},
+  return R"({"device": {"kind": "cpu", "name": "c", "threads": 2, "libraries": "a 1"},
              "elementwise_bytes_per_s": 2e9, "records": [)" +
          records + "]}";
 }
