@@ -44,7 +44,7 @@ std::unique_ptr<kernels::Device> MakeDevice(const TuneOptions& options) {
   if (name.starts_with(kPrefix) &&
       std::from_chars(name.data() + kPrefix.size(), end, ordinal).ptr == end && ordinal >= 0) {
     try {
-      return kernels::MakeCudaDevice({ordinal});
+      return kernels::MakeCudaDevice(ordinal);
     } catch (const std::runtime_error& error) {
       throw InputError(std::string("--device ") + error.what());
     }
@@ -135,7 +135,6 @@ class TuneRun {
   TuneRun(const TuneOptions& options, kernels::Device& device,
           const std::vector<kernels::TuningCase>& cases)
       : cache_(options.cache),
-        device_(device),
         identity_(device.Identity()),
         cases_(cases),
         progress_(cases.size() + 1) {
@@ -203,7 +202,6 @@ class TuneRun {
   }
 
   scheduler::TuningCache cache_;
-  kernels::Device& device_;
   kernels::DeviceIdentity identity_;
   const std::vector<kernels::TuningCase>& cases_;
   Progress progress_;
