@@ -135,7 +135,6 @@ class TuneRun {
   TuneRun(const TuneOptions& options, kernels::Device& device,
           const std::vector<kernels::TuningCase>& cases)
       : cache_(options.cache),
-        device_(device),
         identity_(device.Identity()),
         cases_(cases),
         progress_(cases.size() + 1) {
@@ -203,7 +202,6 @@ class TuneRun {
   }
 
   scheduler::TuningCache cache_;
-  kernels::Device& device_;
   kernels::DeviceIdentity identity_;
   const std::vector<kernels::TuningCase>& cases_;
   Progress progress_;

@@ -13,7 +13,7 @@ namespace {
 
 // The piece of the inner dimension that all blocks of a tile go through before the next, in blocks:
 // what a tile needs of the operands stays in the second-level cache. Measured (kernels/README.md).
-constexpr int64_t kDepthPiece = 6;
+constexpr int64_t kDepthBlocks = 6;
 
 // One tile of one matrix.
 class TileProduct {
@@ -24,8 +24,8 @@ class TileProduct {
 
   void Run() const {
     const int64_t depth = product_.right.block_rows;
-    for (int64_t begin = 0; begin < depth; begin += kDepthPiece) {
-      Multiply(begin, std::min(kDepthPiece, depth - begin));
+    for (int64_t begin = 0; begin < depth; begin += kDepthBlocks) {
+      Multiply(begin, std::min(kDepthBlocks, depth - begin));
     }
     for (int64_t j = tile_.col; j < tile_.col + tile_.cols; ++j) {
       for (int64_t i = FirstRow(j); i < tile_.row + tile_.rows; ++i) {
