@@ -40,11 +40,11 @@ DMUON_ALWAYS_INLINE void Update(const AdamWFactors& f, const AdamWRange& range, 
 template <bool kStreamed>
 DMUON_ALWAYS_INLINE bool UpdateRange(const AdamWFactors f, const AdamWRange range, int64_t begin,
                                      int64_t end) {
-  Words vector_flags{};
+  WordVector vector_flags{};
   uint32_t flags = 0;
   int64_t i = begin;
   for (; i + kVector <= end; i += kVector) {
-    Update<kStreamed, Floats>(f, range, i, vector_flags);
+    Update<kStreamed, FloatVector>(f, range, i, vector_flags);
   }
   for (; i < end; ++i) {
     Update<false, float>(f, range, i, flags);

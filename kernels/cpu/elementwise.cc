@@ -102,8 +102,8 @@ DMUON_ALWAYS_INLINE void ConvertRange(const float* from, int64_t size, uint16_t*
                                       Narrow narrow) {
   int64_t i = 0;
   for (; i + kVector <= size; i += kVector) {
-    Floats value;
-    Halves halves;
+    FloatVector value;
+    HalfVector halves;
     Load(from + i, value);
     narrow(value, halves);
     Store<kStreamed>(halves, to + i);

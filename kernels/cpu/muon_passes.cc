@@ -17,11 +17,11 @@ DMUON_ALWAYS_INLINE void StoreMomentum(float& value, uint16_t* to) {
   value = FloatFromBFloat16(*to);
 }
 template <bool kStreamed>
-DMUON_ALWAYS_INLINE void StoreMomentum(Floats& value, uint16_t* to) {
-  Halves halves;
+DMUON_ALWAYS_INLINE void StoreMomentum(FloatVector& value, uint16_t* to) {
+  HalfVector halves;
   ToBFloat16(value, halves);
   Store<kStreamed>(halves, to);
-  const Words words = __builtin_convertvector(halves, Words) << 16;
+  const WordVector words = __builtin_convertvector(halves, WordVector) << 16;
   std::memcpy(&value, &words, sizeof(value));
 }
 
@@ -49,12 +49,12 @@ DMUON_ALWAYS_INLINE bool MomentumOf(const MuonFactors f, bool nesterov, const Mu
   const float* gradient = matrix.gradient + begin;
   const Momentum* momentum = static_cast<const Momentum*>(matrix.momentum) + begin;
   Momentum* new_momentum = static_cast<Momentum*>(matrix.new_momentum) + begin;
-  Words vector_flags{};
+  WordVector vector_flags{};
   uint32_t flags = 0;
   int64_t i = 0;
   for (; i + kVector <= size; i += kVector) {
-    MomentumAt<kStreamed, Floats>(f, nesterov, gradient + i, momentum + i, new_momentum + i, u + i,
-                                  vector_flags);
+    MomentumAt<kStreamed, FloatVector>(f, nesterov, gradient + i, momentum + i, new_momentum + i,
+                                       u + i, vector_flags);
   }
   for (; i < size; ++i) {
     MomentumAt<false, float>(f, nesterov, gradient + i, momentum + i, new_momentum + i, u + i,
@@ -81,7 +81,7 @@ DMUON_VECTOR_CLONES bool MomentumStreamed(const MuonFactors& f, const MuonOption
 
 template <bool kStreamed>
 DMUON_ALWAYS_INLINE bool UpdateOf(const MuonFactors f, const UpdatePiece& piece) {
-  Words vector_flags{};
+  WordVector vector_flags{};
   uint32_t flags = 0;
   for (int64_t row = 0; row < piece.rows; ++row) {
     const float* master = piece.master + row * piece.ld;
@@ -91,11 +91,11 @@ DMUON_ALWAYS_INLINE bool UpdateOf(const MuonFactors f, const UpdatePiece& piece)
       const int64_t size = std::min(kBlockSide, piece.cols - col);
       int64_t j = 0;
       for (; j + kVector <= size; j += kVector) {
-        Floats p;
-        Floats o;
+        FloatVector p;
+        FloatVector o;
         Load(master + col + j, p);
         Load(direction + j, o);
-        const Floats next = f.decay * p - f.step * o;
+        const FloatVector next = f.decay * p - f.step * o;
         Store<kStreamed>(next, to + col + j);
         AddNotFinite(next, vector_flags);
       }
@@ -139,7 +139,7 @@ void NormalizeElements(const NormalizeFactors& factors, const float* from, int64
       const int64_t size = std::min(kBlockSide, cols - col);
       int64_t j = 0;
       for (; j + kVector <= size; j += kVector) {
-        Floats value;
+        FloatVector value;
         Load(source + j, value);
         value = value * prescale / divisor;
         std::memcpy(to + j, &value, sizeof(value));

@@ -20,6 +20,8 @@ constexpr int64_t kLaneBytes = 16LL << 20;  // workspace up to which a thread ta
 
 int64_t DefaultPart(int64_t bytes) { return std::max<int64_t>(kPartBytes / bytes, 1); }
 
+}  // namespace
+
 // A part of a batch on its way through one step; Iteration is BatchNewtonSchulz or
 // PanelNewtonSchulz.
 template <typename Iteration>
@@ -133,8 +135,6 @@ class LayoutStep {
   Workspace workspace_;
   std::vector<std::unique_ptr<Lane>> lanes_;  // one per thread of the pool
 };
-
-}  // namespace
 
 struct CpuMuonStep::Layouts {
   explicit Layouts(ThreadPool& given) : pool(given), panels(given) {}

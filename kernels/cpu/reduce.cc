@@ -19,7 +19,7 @@ struct Leaves {
   int count;
 };
 
-// The leaves' sum at element i: T is float or Floats.
+// The leaves' sum at element i: T is float or FloatVector.
 template <typename T, typename Element>
 DMUON_ALWAYS_INLINE void SumAt(const Leaves& leaves, int64_t i, T& sum) {
   const auto load = [&](int leaf, T& value) {
@@ -47,8 +47,8 @@ DMUON_ALWAYS_INLINE void SumElements(const Leaves& given, int64_t begin, int64_t
   const Leaves leaves = given;
   int64_t i = 0;
   for (; i + kVector <= size; i += kVector) {
-    Floats value;
-    SumAt<Floats, Element>(leaves, begin + i, value);
+    FloatVector value;
+    SumAt<FloatVector, Element>(leaves, begin + i, value);
     Store<kStreamed>(factor * value, sum + i);
   }
   for (; i < size; ++i) {

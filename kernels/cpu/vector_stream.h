@@ -16,9 +16,9 @@ namespace dmuon::kernels {
 
 inline constexpr int64_t kVector = 8;
 
-using Floats __attribute__((vector_size(kVector * sizeof(float)))) = float;
-using Words __attribute__((vector_size(kVector * sizeof(uint32_t)))) = uint32_t;
-using Halves __attribute__((vector_size(kVector * sizeof(uint16_t)))) = uint16_t;
+using FloatVector __attribute__((vector_size(kVector * sizeof(float)))) = float;
+using WordVector __attribute__((vector_size(kVector * sizeof(uint32_t)))) = uint32_t;
+using HalfVector __attribute__((vector_size(kVector * sizeof(uint16_t)))) = uint16_t;
 
 // Bytes between what is read and what is asked for: about what memory delivers while it answers.
 // Measured; asking beyond an array's end does no harm.
@@ -31,42 +31,42 @@ DMUON_ALWAYS_INLINE void AskAhead(const T* from) {
 
 DMUON_ALWAYS_INLINE void Load(const float* from, float& to) { to = *from; }
 DMUON_ALWAYS_INLINE void Load(const uint16_t* from, float& to) { to = FloatFromBFloat16(*from); }
-DMUON_ALWAYS_INLINE void Load(const float* from, Floats& to) {
+DMUON_ALWAYS_INLINE void Load(const float* from, FloatVector& to) {
   std::memcpy(&to, from, sizeof(to));
   AskAhead(from);
 }
 // bf16
-DMUON_ALWAYS_INLINE void Load(const uint16_t* from, Floats& to) {
-  Halves halves;
+DMUON_ALWAYS_INLINE void Load(const uint16_t* from, FloatVector& to) {
+  HalfVector halves;
   std::memcpy(&halves, from, sizeof(halves));
-  const Words words = __builtin_convertvector(halves, Words) << 16;
+  const WordVector words = __builtin_convertvector(halves, WordVector) << 16;
   std::memcpy(&to, &words, sizeof(to));
   AskAhead(from);
 }
 
 // All bits where a comparison holds.
 template <typename Comparison>
-DMUON_ALWAYS_INLINE void ToMask(const Comparison& comparison, Words& mask) {
+DMUON_ALWAYS_INLINE void ToMask(const Comparison& comparison, WordVector& mask) {
   static_assert(sizeof(comparison) == sizeof(mask));
   std::memcpy(&mask, &comparison, sizeof(mask));
 }
 
 // The bits of bf16, to nearest even; NaN stays NaN.
 DMUON_ALWAYS_INLINE void ToBFloat16(float value, uint16_t& to) { to = BFloat16FromFloat(value); }
-DMUON_ALWAYS_INLINE void ToBFloat16(const Floats& value, Halves& to) {
-  Words bits;
+DMUON_ALWAYS_INLINE void ToBFloat16(const FloatVector& value, HalfVector& to) {
+  WordVector bits;
   std::memcpy(&bits, &value, sizeof(bits));
-  const Words rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
-  const Words quiet_nan = (bits >> 16) | 0x40U;
-  Words is_nan;
+  const WordVector rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
+  const WordVector quiet_nan = (bits >> 16) | 0x40U;
+  WordVector is_nan;
   ToMask((bits & 0x7fffffffU) > 0x7f800000U, is_nan);
-  to = __builtin_convertvector((quiet_nan & is_nan) | (rounded & ~is_nan), Halves);
+  to = __builtin_convertvector((quiet_nan & is_nan) | (rounded & ~is_nan), HalfVector);
 }
 
 // The bits of fp16, as Float16FromFloat gives them.
 DMUON_ALWAYS_INLINE void ToFloat16(float value, uint16_t& to) { to = Float16FromFloat(value); }
-DMUON_ALWAYS_INLINE void ToFloat16(const Floats& value, Halves& to) {
-  using Ints __attribute__((vector_size(sizeof(Floats)))) = int32_t;
+DMUON_ALWAYS_INLINE void ToFloat16(const FloatVector& value, HalfVector& to) {
+  using Ints __attribute__((vector_size(sizeof(FloatVector)))) = int32_t;
   constexpr int32_t kInfinite = 0x47800000;
   constexpr int32_t kSmallest = 0x38800000;
   Ints bits;
@@ -76,8 +76,8 @@ DMUON_ALWAYS_INLINE void ToFloat16(const Floats& value, Halves& to) {
   const Ints own_exponent = clamped & 0x7f800000;
   const Ints exponent = own_exponent > kSmallest ? own_exponent : Ints{} + kSmallest;
   const Ints magic = exponent + (13 << 23);
-  Floats sum;
-  Floats offset;
+  FloatVector sum;
+  FloatVector offset;
   std::memcpy(&sum, &clamped, sizeof(sum));
   std::memcpy(&offset, &magic, sizeof(offset));
   sum += offset;
@@ -86,11 +86,11 @@ DMUON_ALWAYS_INLINE void ToFloat16(const Floats& value, Halves& to) {
   rounded = rounded - magic + ((exponent - kSmallest) >> 13);
   const Ints quiet_nan = 0x7e00 | ((magnitude >> 13) & 0x1ff);
   const Ints result = magnitude > 0x7f800000 ? quiet_nan : rounded;
-  to = __builtin_convertvector(((bits >> 16) & 0x8000) | result, Halves);
+  to = __builtin_convertvector(((bits >> 16) & 0x8000) | result, HalfVector);
 }
 
 DMUON_ALWAYS_INLINE void SquareRoot(float value, float& root) { root = std::sqrt(value); }
-DMUON_ALWAYS_INLINE void SquareRoot(const Floats& value, Floats& root) {
+DMUON_ALWAYS_INLINE void SquareRoot(const FloatVector& value, FloatVector& root) {
   float lanes[kVector];
   std::memcpy(lanes, &value, sizeof(lanes));
   for (float& lane : lanes) {
@@ -101,16 +101,16 @@ DMUON_ALWAYS_INLINE void SquareRoot(const Floats& value, Floats& root) {
 
 // Sets bits in `flags` where a value is NaN or infinite.
 DMUON_ALWAYS_INLINE void AddNotFinite(float value, uint32_t& flags) { flags |= NotFinite(value); }
-DMUON_ALWAYS_INLINE void AddNotFinite(const Floats& value, Words& flags) {
-  Words bits;
+DMUON_ALWAYS_INLINE void AddNotFinite(const FloatVector& value, WordVector& flags) {
+  WordVector bits;
   std::memcpy(&bits, &value, sizeof(bits));
-  Words is_not_finite;
+  WordVector is_not_finite;
   ToMask((bits & 0x7f800000U) == 0x7f800000U, is_not_finite);
   flags |= is_not_finite;
 }
 
 DMUON_ALWAYS_INLINE bool AnySet(uint32_t flags) { return flags != 0; }
-DMUON_ALWAYS_INLINE bool AnySet(const Words& flags) {
+DMUON_ALWAYS_INLINE bool AnySet(const WordVector& flags) {
   uint32_t any = 0;
   for (int64_t i = 0; i < kVector; ++i) {
     any |= flags[i];
@@ -124,8 +124,8 @@ struct FlagsFor {
   using Type = uint32_t;
 };
 template <>
-struct FlagsFor<Floats> {
-  using Type = Words;
+struct FlagsFor<FloatVector> {
+  using Type = WordVector;
 };
 
 // Whether stores to `to` can go around the caches.
