@@ -6,8 +6,8 @@
 
 namespace dmuon {
 
-// Blocks the signals that SignalThread waits for, in this thread and those that it starts. To be
-// called first thing in main.
+// Blocks the signals that SignalThread waits for, in this thread and those that it starts, and
+// keeps them from threads that libraries started before main. To be called first thing in main.
 void BlockSignals();
 
 // Waits for signals on a thread of its own.

@@ -27,6 +27,7 @@ std::vector<std::vector<uint32_t>> MembersByKind(const SessionSpec& spec,
     }
   }
   std::vector<std::vector<uint32_t>> members;
+  members.reserve(by_key.size());
   for (auto& [key, indices] : by_key) {
     members.push_back(std::move(indices));
   }
@@ -37,6 +38,7 @@ MatrixKind CostsOf(const Piece& piece, uint32_t count, const CostProfile& profil
                    double communication_seconds) {
   MatrixKind kind;
   kind.count = count;
+  kind.seconds.reserve(size_t{count} + 1);
   for (uint32_t k = 0; k <= count; ++k) {
     kind.seconds.push_back(
         profile.MuonSeconds(piece.geometry.rows, piece.geometry.cols, piece.muon.newton_schulz, k) +

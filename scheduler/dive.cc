@@ -91,6 +91,7 @@ std::vector<Pattern> Dive(const BalanceProblem& problem, const PatternPool& pool
     return {};
   }
   std::vector<const Pattern*> patterns;
+  patterns.reserve(indices.size());
   for (const size_t index : indices) {
     patterns.push_back(&pool.columns()[index].counts);
   }

@@ -17,14 +17,21 @@ struct Numerics {
   std::vector<int> restart;
   int iterations = 0;
 
-  auto operator<=>(const Numerics&) const = default;
+  bool operator==(const Numerics&) const = default;
+  bool operator<(const Numerics& other) const {
+    return std::tie(precision, form, restart, iterations) <
+           std::tie(other.precision, other.form, other.restart, other.iterations);
+  }
 };
 
 struct Shape {
   int64_t rows = 0;
   int64_t cols = 0;
 
-  auto operator<=>(const Shape&) const = default;
+  bool operator==(const Shape&) const = default;
+  bool operator<(const Shape& other) const {
+    return std::tie(rows, cols) < std::tie(other.rows, other.cols);
+  }
 };
 
 Numerics NumericsOfOptions(const kernels::NewtonSchulzOptions& options) {

@@ -53,9 +53,9 @@ OwnerBytes BytesOf(const SessionSpec& spec, const Piece& piece) {
   const int64_t elements = piece.geometry.elements();
   OwnerBytes bytes;
   bytes.gradients = 4 * elements;
-  bytes.masters = 2 * 4 * elements;
+  bytes.masters = int64_t{2} * 4 * elements;
   bytes.moments = piece.rule == Rule::kMuon ? 2 * SizeOf(piece.muon.momentum_type) * elements
-                                            : 2 * 2 * 4 * elements;
+                                            : int64_t{2} * 2 * 4 * elements;
   bytes.buckets = 2 * TravellingBytes(spec, piece);
   return bytes;
 }

@@ -5,11 +5,12 @@
 #include <unistd.h>
 
 #include <future>
+#include <thread>
 
 namespace dmuon {
 namespace {
 
-// Each runs in a process of its own, in which no thread was started before BlockSignals.
+// Each runs in a process of its own.
 class SignalsDeathTest : public testing::Test {
  protected:
   SignalsDeathTest() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
@@ -36,6 +37,16 @@ class SignalsDeathTest : public testing::Test {
   for (;;) pause();
 }
 
+// Threads that were there before BlockSignals, as libraries start them.
+[[noreturn]] void AbortAmongThreadsThatBlockNothing(int signal) {
+  for (int i = 0; i < 3; ++i) {
+    std::thread([] {
+      for (;;) pause();
+    }).detach();
+  }
+  AbortWith(signal);
+}
+
 [[noreturn]] void WriteToAClosedPipe() {
   BlockSignals();
   int ends[2];
@@ -51,6 +62,11 @@ TEST_F(SignalsDeathTest, UserSignalDrainsEveryTime) {
 TEST_F(SignalsDeathTest, TermAndIntAbortWithTheirNumber) {
   EXPECT_EXIT(AbortWith(SIGTERM), testing::ExitedWithCode(100 + SIGTERM), "");
   EXPECT_EXIT(AbortWith(SIGINT), testing::ExitedWithCode(100 + SIGINT), "");
+}
+
+TEST_F(SignalsDeathTest, ThreadsThatBlockNothingPassSignalsOn) {
+  EXPECT_EXIT(AbortAmongThreadsThatBlockNothing(SIGTERM), testing::ExitedWithCode(100 + SIGTERM),
+              "");
 }
 
 TEST_F(SignalsDeathTest, BrokenConnectionsDoNotKill) {
