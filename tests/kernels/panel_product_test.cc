@@ -16,7 +16,7 @@
 namespace dmuon::kernels::testing {
 namespace {
 
-std::vector<float> Gaussian(int64_t rows, int64_t cols, uint32_t seed) {
+std::vector<float> GaussianFloats(int64_t rows, int64_t cols, uint32_t seed) {
   return ToFloats(MakeInput(InputClass::kGaussian, rows, cols, seed));
 }
 
@@ -27,9 +27,9 @@ class BlockKernelTest : public ::testing::TestWithParam<std::tuple<int64_t, int6
 TEST_P(BlockKernelTest, AgreesWithLoops) {
   const auto [left_stride, count] = GetParam();
   const std::vector<float> left =
-      Gaussian((count - 1) * left_stride / kBlockSide + kBlockSide, kBlockSide, 1);
-  const std::vector<float> right = Gaussian(count * kBlockSide, kBlockSide, 2);
-  const std::vector<float> before = Gaussian(kBlockSide, kBlockSide, 3);
+      GaussianFloats((count - 1) * left_stride / kBlockSide + kBlockSide, kBlockSide, 1);
+  const std::vector<float> right = GaussianFloats(count * kBlockSide, kBlockSide, 2);
+  const std::vector<float> before = GaussianFloats(kBlockSide, kBlockSide, 3);
   for (const bool add : {false, true}) {
     std::vector<float> c = before;
     BlockKernel(left_stride).Run(left.data(), right.data(), count, add, c.data());
@@ -57,7 +57,7 @@ INSTANTIATE_TEST_SUITE_P(Portable, BlockKernelTest,
                                             ::testing::Values(1)));
 
 TEST(BlockOperations, TransposeMovesEveryElement) {
-  const std::vector<float> from = Gaussian(kBlockSide, kBlockSide, 4);
+  const std::vector<float> from = GaussianFloats(kBlockSide, kBlockSide, 4);
   std::vector<float> to(kBlockElements);
   TransposeBlock(from.data(), to.data());
   for (int64_t i = 0; i < kBlockSide; ++i) {
@@ -68,7 +68,7 @@ TEST(BlockOperations, TransposeMovesEveryElement) {
 }
 
 TEST(BlockOperations, MirrorTakesTheLowerHalf) {
-  const std::vector<float> from = Gaussian(kBlockSide, kBlockSide, 5);
+  const std::vector<float> from = GaussianFloats(kBlockSide, kBlockSide, 5);
   std::vector<float> block = from;
   MirrorBlock(block.data());
   for (int64_t i = 0; i < kBlockSide; ++i) {
@@ -131,8 +131,8 @@ struct Panels {
         matrix(PanelShape(rows, cols)),
         memory(count * matrix.stride()) {
     matrix.data = memory.data();
-    const std::vector<float> values =
-        seed != 0 ? Gaussian(count * rows, cols, seed) : std::vector<float>(count * rows * cols);
+    const std::vector<float> values = seed != 0 ? GaussianFloats(count * rows, cols, seed)
+                                                : std::vector<float>(count * rows * cols);
     for (int64_t i = 0; i < std::ssize(values); ++i) {
       At(i / cols / rows, i / cols % rows, i % cols) = values[i];
     }
@@ -145,7 +145,7 @@ struct Panels {
 };
 
 // left * right + 0.5 * addend, or, symmetric, left * left^T + 0.5 * (addend + addend^T).
-struct ProductCase {
+struct PanelProductCase {
   static constexpr int64_t kRows = 5 * kBlockSide + 7;
   static constexpr int64_t kDepth = 9 * kBlockSide + 3;  // more than one piece
   static constexpr int64_t kCount = 2;
@@ -158,7 +158,7 @@ struct ProductCase {
   Panels out{kRows, cols, kCount};
   Panels transposed{cols, kRows, kCount};
 
-  explicit ProductCase(bool given) : symmetric(given) {
+  explicit PanelProductCase(bool given) : symmetric(given) {
     for (int64_t index = 0; symmetric && index < kCount; ++index) {
       for (int64_t i = 0; i < kRows; ++i) {
         for (int64_t k = 0; k < kDepth; ++k) {
@@ -196,11 +196,11 @@ struct ProductCase {
 class PanelProductTest : public ::testing::TestWithParam<bool> {};
 
 TEST_P(PanelProductTest, AgreesWithLoops) {
-  ProductCase given(GetParam());
+  PanelProductCase given(GetParam());
   ThreadPool pool(2);
-  PanelRunner(pool).Run(given.Product(), ProductCase::kCount);
-  for (int64_t index = 0; index < ProductCase::kCount; ++index) {
-    for (int64_t i = 0; i < ProductCase::kRows; ++i) {
+  PanelRunner(pool).Run(given.Product(), PanelProductCase::kCount);
+  for (int64_t index = 0; index < PanelProductCase::kCount; ++index) {
+    for (int64_t i = 0; i < PanelProductCase::kRows; ++i) {
       for (int64_t j = 0; j < given.cols; ++j) {
         const float value = given.out.At(index, i, j);
         ASSERT_NEAR(value, given.Exact(index, i, j), 1e-3) << index << ": " << i << ", " << j;
@@ -219,11 +219,11 @@ TEST_P(PanelProductTest, TilesAndThreadsDoNotChangeBits) {
   std::vector<std::vector<float>> results;
   for (const int threads : {1, 3}) {
     for (const int64_t side : {0, 1, 2, 4, 8}) {
-      ProductCase given(GetParam());
+      PanelProductCase given(GetParam());
       ThreadPool pool(threads);
       PanelRunner runner(pool);
       runner.UseTiles({side, side});
-      runner.Run(given.Product(), ProductCase::kCount);
+      runner.Run(given.Product(), PanelProductCase::kCount);
       results.push_back(given.out.memory);
       EXPECT_EQ(results.back(), results.front()) << side << " blocks, " << threads << " threads";
     }
@@ -231,29 +231,29 @@ TEST_P(PanelProductTest, TilesAndThreadsDoNotChangeBits) {
 }
 
 TEST_P(PanelProductTest, WithoutAddendOrFactorTheSumsAreTheResult) {
-  ProductCase given(GetParam());
+  PanelProductCase given(GetParam());
   ThreadPool pool(1);
   PanelRunner runner(pool);
   PanelProduct product = given.Product();
   product.addend = {};
-  runner.Run(product, ProductCase::kCount);
+  runner.Run(product, PanelProductCase::kCount);
   const std::vector<float> doubled = given.out.memory;
   product.product_factor = 1.0F;
-  runner.Run(product, ProductCase::kCount);
+  runner.Run(product, PanelProductCase::kCount);
   for (std::size_t i = 0; i < doubled.size(); ++i) {
     ASSERT_EQ(doubled[i], 2.0F * given.out.memory[i]);
   }
 }
 
 TEST_P(PanelProductTest, RoundsOnceToTheStorage) {
-  ProductCase given(GetParam());
+  PanelProductCase given(GetParam());
   ThreadPool pool(1);
   PanelRunner runner(pool);
   PanelProduct product = given.Product();
-  runner.Run(product, ProductCase::kCount);
+  runner.Run(product, PanelProductCase::kCount);
   const std::vector<float> exact = given.out.memory;
   product.rounding = ElementType::kBFloat16;
-  runner.Run(product, ProductCase::kCount);
+  runner.Run(product, PanelProductCase::kCount);
   for (std::size_t i = 0; i < exact.size(); ++i) {
     ASSERT_EQ(given.out.memory[i], RoundToBFloat16(exact[i]));
   }
