@@ -93,7 +93,8 @@ DMUON_ALWAYS_INLINE bool UpdateOf(const MuonFactors f, const UpdatePiece& piece)
       for (; j + kVector <= size; j += kVector) {
         FloatVector p;
         FloatVector o;
-        Load(master + col + j, p);
+        std::memcpy(&p, master + col + j, sizeof(p));
+        AskFor(master + piece.ld + col + j);  // the next row
         Load(direction + j, o);
         const FloatVector next = f.decay * p - f.step * o;
         Store<kStreamed>(next, to + col + j);
@@ -140,7 +141,8 @@ void NormalizeElements(const NormalizeFactors& factors, const float* from, int64
       int64_t j = 0;
       for (; j + kVector <= size; j += kVector) {
         FloatVector value;
-        Load(source + j, value);
+        std::memcpy(&value, source + j, sizeof(value));
+        AskFor(source + ld + j);  // the next row
         value = value * prescale / divisor;
         std::memcpy(to + j, &value, sizeof(value));
       }

@@ -25,8 +25,12 @@ using HalfVector __attribute__((vector_size(kVector * sizeof(uint16_t)))) = uint
 inline constexpr int64_t kAhead = 1024;
 
 template <typename T>
+DMUON_ALWAYS_INLINE void AskFor(const T* from) {
+  __builtin_prefetch(from, 0, 0);
+}
+template <typename T>
 DMUON_ALWAYS_INLINE void AskAhead(const T* from) {
-  __builtin_prefetch(reinterpret_cast<const char*>(from) + kAhead, 0, 0);
+  AskFor(reinterpret_cast<const char*>(from) + kAhead);
 }
 
 DMUON_ALWAYS_INLINE void Load(const float* from, float& to) { to = *from; }
