@@ -41,8 +41,8 @@ def train(session, trainer, steps):
 def send_raw(session, **changes):
     """Sends one gradient message whose header is not what it should be."""
     buckets = [b for b in session._buckets if b.payload_bytes]
-    bucket = buckets[0]
-    size = bucket.payload_bytes + changes.pop("more", 0)
+    bucket = max(buckets, key=lambda b: b.payload_bytes)
+    size = bucket.payload_bytes - changes.pop("less", 0)
     header = dict(kind=message.KIND_GRADIENT, flags=message.FLAG_FINAL,
                   session=session._attachment.session, generation=session._generation,
                   bucket=bucket.number, trainer=session._attachment.trainer, payload_bytes=size,
@@ -72,7 +72,7 @@ def misbehave(session, trainer, how, meet):
         session.push("w1", gradients(step, trainer)["w1"])
         os.kill(os.getpid(), signal.SIGKILL)
     elif how == "bytes":
-        send_raw(session, more=64)
+        send_raw(session, less=64)
     elif how == "bucket":
         send_raw(session, bucket=4711)
     elif how == "stale":

@@ -61,8 +61,9 @@ def main():
                 seen.setdefault(f"trainer{trainer}", []).append(own_bytes())
                 for who, size in owner_bytes() if owner_bytes else ():
                     seen.setdefault(who, []).append(size)
-    for who, sizes in seen.items():
-        print("resident", who, *sizes, flush=True)
+    # In one write: mpirun may put another rank's output between two.
+    lines = (f"resident {who} {early} {late}\n" for who, (early, late) in seen.items())
+    os.write(1, "".join(lines).encode())
 
 
 if __name__ == "__main__":
