@@ -12,14 +12,14 @@ constexpr int64_t kSquare = 8;
 using Row __attribute__((vector_size(kSquare * sizeof(float)))) = float;
 using Square = std::array<Row, kSquare>;
 
-inline __attribute__((always_inline)) void Load(const float* from, Square& square) {
+inline __attribute__((always_inline)) void LoadSquare(const float* from, Square& square) {
 #pragma GCC unroll 8
   for (int64_t i = 0; i < kSquare; ++i) {
     std::memcpy(&square[i], from + i * kBlockSide, sizeof(Row));
   }
 }
 
-inline __attribute__((always_inline)) void Store(const Square& square, float* to) {
+inline __attribute__((always_inline)) void StoreSquare(const Square& square, float* to) {
 #pragma GCC unroll 8
   for (int64_t i = 0; i < kSquare; ++i) {
     std::memcpy(to + i * kBlockSide, &square[i], sizeof(Row));
@@ -74,9 +74,9 @@ void TransposeBlock(const float* from, float* to) {
   for (int64_t i = 0; i < kBlockSide; i += kSquare) {
     for (int64_t j = 0; j < kBlockSide; j += kSquare) {
       Square square;
-      Load(from + i * kBlockSide + j, square);
+      LoadSquare(from + i * kBlockSide + j, square);
       Transpose(square);
-      Store(square, to + j * kBlockSide + i);
+      StoreSquare(square, to + j * kBlockSide + i);
     }
   }
 }
@@ -86,9 +86,9 @@ void MirrorBlock(float* block) {
   for (int64_t i = 0; i < kBlockSide; i += kSquare) {
     for (int64_t j = 0; j < i; j += kSquare) {
       Square square;
-      Load(block + i * kBlockSide + j, square);
+      LoadSquare(block + i * kBlockSide + j, square);
       Transpose(square);
-      Store(square, block + j * kBlockSide + i);
+      StoreSquare(square, block + j * kBlockSide + i);
     }
     for (int64_t a = i; a < i + kSquare; ++a) {
       for (int64_t b = i; b < a; ++b) {
