@@ -83,6 +83,21 @@ def run_job(options, cache, folder):
     return json.loads(result.read_text())
 
 
+def thread_times(pid):
+    """Of each thread: seconds on a core, and seconds in which it waited for one."""
+    times = {}
+    for thread in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        running, waiting, _ = (thread / "schedstat").read_text().split()
+        times[thread.name] = int(running) / 1e9, int(waiting) / 1e9
+    return times
+
+
+def busiest_thread(before, after):
+    """What the thread that ran longest in between ran and waited, in seconds."""
+    return max((now[0] - before.get(thread, (0, 0))[0], now[1] - before.get(thread, (0, 0))[1])
+               for thread, now in after.items())
+
+
 def train(options):
     """The trainer: gradients are ready before a step begins, as owners have both cores to share."""
     import numpy as np
@@ -105,12 +120,16 @@ def train(options):
         channel.close()
         gradients = arrays(1e-3)
         for _ in range(options.steps):
+            pids = [owner.pid for owner in status.owners]
+            before = [thread_times(pid) for pid in pids]
             session.begin_step()
             session.push_all(gradients)
             report = session.step()
             assert report.committed, report
             reports.append({"owner_compute_s": report.owner_compute_s,
-                            "busiest_owner_s": report.busiest_owner_s})
+                            "busiest_owner_s": report.busiest_owner_s,
+                            "threads": [busiest_thread(then, thread_times(pid))
+                                        for then, pid in zip(before, pids)]})
     options.result.write_text(
         json.dumps({"plan_hash": status.sessions[0].plan_hash, "steps": reports}))
 
@@ -127,6 +146,11 @@ def compare(options, predicted, measured):
         "owner_s": [statistics.median(times) for times in zip(*owners)],
         "planned_owner_s": [load["seconds"] for load in predicted["loads"]],
         "planned_elementwise_s": [load["elementwise_s"] for load in predicted["loads"]],
+        # With one thread per owner. The compute thread publishes as well, which compute time is without.
+        "owner_on_core_s": [statistics.median(t[0] for t in times)
+                            for times in zip(*(step["threads"] for step in counted))],
+        "owner_waited_for_core_s": [statistics.median(t[1] for t in times)
+                                    for times in zip(*(step["threads"] for step in counted))],
         "steps": [step["owner_compute_s"] for step in measured["steps"]],
         "warm_up": options.warm_up,
         "plan_hash": predicted["plan_hash"],
