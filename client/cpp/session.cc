@@ -21,6 +21,7 @@ StepReport FromProto(const v1::StepReport& from) {
   for (const v1::Orthogonalised& some : from.orthogonalised()) report.matrices += some.matrices();
   report.optimizer_s = from.optimizer_s();
   report.busiest_owner_s = from.busiest_owner_s();
+  report.owner_compute_s.assign(from.owner_compute_s().begin(), from.owner_compute_s().end());
   report.next_step = from.next_step();
   report.absent_parameters = from.absent_parameters();
   return report;

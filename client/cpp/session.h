@@ -66,6 +66,7 @@ struct StepReport {
   uint64_t matrices = 0;  // orthogonalised
   double optimizer_s = 0;
   double busiest_owner_s = 0;
+  std::vector<double> owner_compute_s;  // of every owner, by rank
   uint64_t next_step = 0;
   uint32_t absent_parameters = 0;
 };

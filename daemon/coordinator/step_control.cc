@@ -98,6 +98,7 @@ void StepControl::Begin(const v1::BeginStepRequest& request, const Reply& reply)
 void StepControl::StartActive(const v1::BeginStepRequest& request, Values values) {
   ++generation_;
   active_.emplace(next_step_, std::move(values));
+  active_->compute_s.resize(static_cast<size_t>(host_.owner_count()));
   v1::OwnerMessage message;
   v1::StartStep& start = *message.mutable_start_step();
   start.set_session(setup_.session);
@@ -198,7 +199,7 @@ void StepControl::OnReady(int owner, const v1::StepReady& message) {
   if (!message.not_finite().empty()) {
     active_->not_finite[message.not_finite_parameter()] = message.not_finite();
   }
-  active_->busiest_s = std::max(active_->busiest_s, message.busy_s());
+  active_->compute_s[static_cast<size_t>(owner)] = message.busy_s();
   Advance();
 }
 
@@ -248,7 +249,8 @@ void StepControl::Finish(v1::StepOutcome outcome, const std::string& reason,
     report.set_optimizer_s(
         std::chrono::duration<double>(Clock::now() - active_->all_sealed).count());
   }
-  report.set_busiest_owner_s(active_->busiest_s);
+  report.mutable_owner_compute_s()->Assign(active_->compute_s.begin(), active_->compute_s.end());
+  report.set_busiest_owner_s(*std::ranges::max_element(active_->compute_s));
   report.set_next_step(next_step_);
   report.set_absent_parameters(active_->absent);
   active_.reset();

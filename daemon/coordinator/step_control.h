@@ -84,7 +84,7 @@ class StepControl {
     std::map<std::string, v1::Orthogonalised> orthogonalised;
     uint64_t muon_expected = 0;
     uint64_t muon_done = 0;
-    double busiest_s = 0;
+    std::vector<double> compute_s;  // by owner
     double norm = 0;
     double clip_factor = 1;
     bool clip_sent = false;

@@ -12,6 +12,10 @@ using StepControlTest = test::StepTest;
 using test::Call;
 using test::ExpectNames;
 
+std::vector<double> ComputeSeconds(const v1::StepReport& report) {
+  return {report.owner_compute_s().begin(), report.owner_compute_s().end()};
+}
+
 class ClippedStepTest : public test::StepTest {
  protected:
   ClippedStepTest() : StepTest(R"("max_grad_norm": 1.0, )") {}
@@ -174,10 +178,27 @@ TEST_F(StepControlTest, ReportsAddUpOwners) {
   EXPECT_EQ(report.grad_norm(), 5.0);
   EXPECT_EQ(report.clip_factor(), 1.0);
   EXPECT_EQ(report.busiest_owner_s(), 0.75);
+  EXPECT_EQ(ComputeSeconds(report), (std::vector<double>{0.25, 0.75}));
   EXPECT_EQ(report.absent_parameters(), 1U);
   ASSERT_EQ(report.orthogonalised_size(), 1);
   EXPECT_EQ(report.orthogonalised(0).matrices(), 7U);
   EXPECT_EQ(report.orthogonalised(0).form(), "direct");
+}
+
+TEST_F(StepControlTest, ComputeTimesAreInRankOrderAndOfOneStep) {
+  uint64_t generation = SealBoth(1);
+  for (int owner : {1, 0}) Reduced(owner, generation);
+  Ready(1, generation, 1, 1, -1, 0.125);
+  Ready(0, generation, 1, 1, -1, 0.5);
+  EXPECT_EQ(ComputeSeconds(Report(generation)), (std::vector<double>{0.5, 0.125}));
+
+  uint64_t aborted = SealBoth(2);
+  for (int owner : {0, 1}) Reduced(owner, aborted);
+  Ready(1, aborted, 1, 1, -1, 0.25);
+  steps_.Abort("a trainer was lost");
+  v1::StepReport report = Report(aborted);
+  EXPECT_EQ(ComputeSeconds(report), (std::vector<double>{0.0, 0.25}));  // owner 0 had not finished
+  EXPECT_EQ(report.busiest_owner_s(), 0.25);
 }
 
 // The sum over pieces runs in plan order, whoever reports first: 1 + 8 * 2^-53 is 1 in fp64 from

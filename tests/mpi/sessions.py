@@ -28,6 +28,9 @@ def steps_of(context, spec, parameters, gradients, schedule=lambda step: None, *
             session.push_all(gradients(step))
             reports.append(session.step())
             assert reports[-1].outcome == "committed"
+            compute = reports[-1].owner_compute_s
+            assert len(compute) == context.owners and min(compute) >= 0, compute
+            assert max(compute) == reports[-1].busiest_owner_s > 0, compute
     return parameters, reports
 
 

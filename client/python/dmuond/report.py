@@ -30,7 +30,8 @@ class StepReport:
     `outcome` is "committed", "skipped" (something was not finite, `parameter` names it; nothing
     changed and the step's number is used up) or "aborted" (the same number is repeated).
     `grad_norm` is after grad_scale and reduction, before clipping by `clip_factor`. Times are in
-    seconds.
+    seconds; `owner_compute_s` is every owner's compute time, by rank, 0 for one that had not finished
+    when the step ended.
     """
 
     step: int
@@ -42,6 +43,7 @@ class StepReport:
     orthogonalised: tuple[Orthogonalised, ...]
     optimizer_s: float
     busiest_owner_s: float
+    owner_compute_s: tuple[float, ...]
     next_step: int
     absent_parameters: int
 
@@ -62,5 +64,6 @@ def report_from(proto) -> StepReport:
             Orthogonalised(o.rule, o.form, o.precision, o.matrices) for o in proto.orthogonalised),
         optimizer_s=proto.optimizer_s,
         busiest_owner_s=proto.busiest_owner_s,
+        owner_compute_s=tuple(proto.owner_compute_s),
         next_step=proto.next_step,
         absent_parameters=proto.absent_parameters)
