@@ -57,6 +57,14 @@ uint64_t ByteReader::Integer(uint64_t max, const char* what) {
   return value;
 }
 
+size_t ByteReader::Count(const char* what) {
+  const uint64_t count = Integer(rest_.size(), what);
+  if (count > rest_.size()) {  // which is less by the count itself now
+    Refuse(std::string(what) + " is cut off");
+  }
+  return count;
+}
+
 double ByteReader::Real(const char* what) {
   if (rest_.size() < 8) {
     Refuse(std::string(what) + " is cut off");

@@ -34,7 +34,7 @@ class ByteReader {
   void Expect(std::string_view bytes);
   uint64_t Integer(uint64_t max, const char* what);
   // How many entries follow; each takes at least one byte, so more cannot be honest.
-  size_t Count(const char* what) { return Integer(rest_.size(), what); }
+  size_t Count(const char* what);
   double Real(const char* what);  // finite
   std::string Text(const char* what);
   template <typename E>
