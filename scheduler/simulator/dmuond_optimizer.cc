@@ -64,7 +64,8 @@ DmuondOptimizer::Bucket DmuondOptimizer::MakeBucket(size_t index) const {
 }
 
 size_t DmuondOptimizer::sender(int node, int local) const {
-  return static_cast<size_t>(node * placement_.gpus_per_node + local);
+  return static_cast<size_t>(node) * static_cast<size_t>(placement_.gpus_per_node) +
+         static_cast<size_t>(local);
 }
 
 void DmuondOptimizer::AddSpan(SpanKind kind, size_t bucket) {
